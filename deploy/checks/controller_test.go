@@ -19,7 +19,8 @@ const controllerPool = "--values=deploy/helm/elastalloc-controller/ci/pool-value
 // knows, in each way to install it, and that its pod is restricted.
 func TestControllerChart(t *testing.T) {
 	var kinds []string
-	for _, kind := range regexp.MustCompile(`(?m)^(\w+): {group: `).FindAllSubmatch(readFile(t, "deploy", "helm", "elastalloc-controller", "templates", "_helpers.tpl"), -1) {
+	for _, kind := range regexp.MustCompile(`(?m)^(\w+): {group: `).FindAllSubmatch(readFile(t,
+		"deploy", "helm", "elastalloc-controller", "templates", "_helpers.tpl"), -1) {
 		kinds = append(kinds, string(kind[1]))
 	}
 	all := `--set-json=config={"kinds":["` + strings.Join(kinds, `","`) + `"],` +
@@ -29,11 +30,18 @@ func TestControllerChart(t *testing.T) {
 		"apply":      {controllerPool, "--set=mode=apply"},
 		"all kinds":  {all, "--set=mode=apply"},
 		"monitoring": {controllerPool, "--set=serviceMonitor.enabled=true,prometheusRule.enabled=true,grafanaDashboard.enabled=true"},
-		"TLS":        {controllerPool, "--set=server=dns:///elastalloc.elastalloc.svc:50051,tls.secretName=client,tls.clientCertificate=true,tls.serverName=elastalloc"},
+		"TLS": {
+			controllerPool,
+			"--set=server=dns:///elastalloc.elastalloc.svc:50051,tls.secretName=client,tls.clientCertificate=true,tls.serverName=elastalloc",
+		},
 		"recording":  {controllerPool, "--set=recording.claim=history"},
 		"unrecorded": {controllerPool, "--set=recording.enabled=false"},
-		"Prometheus": {controllerPool, "--set=prometheusSecret=prometheus", `--set-json=config.prometheus={"address":"https://a","bearerTokenFile":"/etc/elastalloc/prometheus/token","tls":{"caFile":"/etc/elastalloc/prometheus/ca.crt"}}`},
-		"least":      {controllerPool, "--set=admissionPolicy.enabled=false,podDisruptionBudget.enabled=false,networkPolicy.enabled=false,replicas=1"},
+		"Prometheus": {
+			controllerPool, "--set=prometheusSecret=prometheus",
+			`--set-json=config.prometheus={"address":"https://a","bearerTokenFile":"/etc/elastalloc/prometheus/token",` +
+				`"tls":{"caFile":"/etc/elastalloc/prometheus/ca.crt"}}`,
+		},
+		"least": {controllerPool, "--set=admissionPolicy.enabled=false,podDisruptionBudget.enabled=false,networkPolicy.enabled=false,replicas=1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			helm := program(t, "helm")
@@ -57,15 +65,17 @@ func TestControllerChart(t *testing.T) {
 func TestControllerChartRefuses(t *testing.T) {
 	for bad, want := range map[string]string{
 		"--set=config.kinds={Jobs}": `unknown kind "Jobs" (want one of Job, `,
-		`--set-json=config.pools=[{"name":"a","nodeSelector":{"a":"b"}},{"name":"a","nodeSelector":{"a":"c"}}]`: "config.pools[1].name",
-		"--set=recording.enabled=false,recording.claim=history":                                                 "recording",
-		"--set=server=a:1,tls.clientCertificate=true":                                                           "tls.clientCertificate: needs tls.secretName",
-		`--set=podLabels.app\.kubernetes\.io/name=x`:                                                            "podLabels",
-		`--set-json=server="a:1\n- --mode=apply"`:                                                               "server",
-		`--set-json=config.pools=[{"name":"a","nodeSelector":{"a":"b"},"maxShrink":"400%"}]`:                    "maxShrink",
-		`--set-json=config.pools=[{"name":"a","nodeSelector":{"a":"b"},"cadence":"0s"}]`:                        "cadence",
+		`--set-json=config.pools=[{"name":"a","nodeSelector":{"a":"b"}},` +
+			`{"name":"a","nodeSelector":{"a":"c"}}]`: "config.pools[1].name",
+		"--set=recording.enabled=false,recording.claim=history":                              "recording",
+		"--set=server=a:1,tls.clientCertificate=true":                                        "tls.clientCertificate: needs tls.secretName",
+		`--set=podLabels.app\.kubernetes\.io/name=x`:                                         "podLabels",
+		`--set-json=server="a:1\n- --mode=apply"`:                                            "server",
+		`--set-json=config.pools=[{"name":"a","nodeSelector":{"a":"b"},"maxShrink":"400%"}]`: "maxShrink",
+		`--set-json=config.pools=[{"name":"a","nodeSelector":{"a":"b"},"cadence":"0s"}]`:     "cadence",
 	} {
-		out, err := command(t, program(t, "helm"), "template", "deploy/helm/elastalloc-controller", kubeVersion, controllerPool, bad).CombinedOutput()
+		out, err := command(t, program(t, "helm"), "template",
+			"deploy/helm/elastalloc-controller", kubeVersion, controllerPool, bad).CombinedOutput()
 		if err == nil || !strings.Contains(string(out), want) {
 			t.Errorf("%s is not refused: %v\n%.300s", bad, err, out)
 		}

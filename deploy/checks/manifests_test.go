@@ -31,8 +31,10 @@ func variants() map[string][]string {
 			"--set=serviceMonitor.enabled=true,prometheusRule.enabled=true,grafanaDashboard.enabled=true",
 			"--set=serviceMonitor.labels.release=prometheus,prometheusRule.labels.release=prometheus",
 		},
-		"TLS":                 {"--set=tls.secretName=elastalloc-tls"},
-		"client certificates": {"--set=tls.secretName=elastalloc-tls,tls.clientCertificates=true,tls.clientNames={scheduler.example,spiffe://cluster/backup}"},
+		"TLS": {"--set=tls.secretName=elastalloc-tls"},
+		"client certificates": {
+			"--set=tls.secretName=elastalloc-tls,tls.clientCertificates=true,tls.clientNames={scheduler.example,spiffe://cluster/backup}",
+		},
 		"least": {
 			"--set=autoscaling.enabled=false,podDisruptionBudget.enabled=false,networkPolicy.enabled=false",
 			"--set=serviceAccount.create=false,replicas=1",
@@ -136,7 +138,8 @@ func TestChartRefusesBadValues(t *testing.T) {
 	for _, bad := range []string{
 		"server.backends={exakt}", "server.backends=null", "server.defaultBudget=900", "server.maxInflight=0",
 		"server.longestDeadlineSeconds=-1", "image.repository=", "replica=3", "image.digest=latest",
-		"podDisruptionBudget.maxUnavailable=0", "tls.clientCertificates=true", "autoscaling.minReplicas=0", "server.maxMemory=a lot", "prometheusRule.runbookBase=runbooks", "tls.clientNames={a\\,b}",
+		"podDisruptionBudget.maxUnavailable=0", "tls.clientCertificates=true", "autoscaling.minReplicas=0",
+		"server.maxMemory=a lot", "prometheusRule.runbookBase=runbooks", "tls.clientNames={a\\,b}",
 		"recording.enabled=yes", "recording.maxBytes=1Gi", "recording.maxBytes=0MiB", "recording.enabled=false,recording.claim=history",
 	} {
 		t.Run(bad, func(t *testing.T) {

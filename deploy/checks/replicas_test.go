@@ -42,7 +42,9 @@ func TestUpgradeKeepsServers(t *testing.T) {
 			if err := os.WriteFile(config, []byte(content), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			args := []string{"template", "release", "deploy/helm/elastalloc", "--namespace=somewhere", kubeVersion, "--dry-run=server", "--kubeconfig=" + config}
+			args := []string{
+				"template", "release", "deploy/helm/elastalloc", "--namespace=somewhere", kubeVersion, "--dry-run=server", "--kubeconfig=" + config,
+			}
 			rendered := decode(t, output(t, helm, append(args, test.flags...)...))
 			if got := rendered.deployments[0].Spec.Replicas; got == nil || *got != test.want {
 				t.Errorf("the deployment has %v servers; want %d", got, test.want)
@@ -73,7 +75,9 @@ func apiServer(t *testing.T, replicas *int32) http.Handler {
 	answer("/api/v1", metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: "v1"})
 	answer("/apis/apps/v1", metav1.APIResourceList{
 		TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: "apps/v1",
-		APIResources: []metav1.APIResource{{Name: "deployments", SingularName: "deployment", Namespaced: true, Kind: "Deployment", Verbs: []string{"get"}}},
+		APIResources: []metav1.APIResource{
+			{Name: "deployments", SingularName: "deployment", Namespaced: true, Kind: "Deployment", Verbs: []string{"get"}},
+		},
 	})
 	if replicas != nil {
 		answer("/apis/apps/v1/namespaces/somewhere/deployments/release", &appsv1.Deployment{

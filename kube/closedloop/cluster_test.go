@@ -96,7 +96,8 @@ func newCluster(t *testing.T, pool string) *cluster {
 		t: t, pool: pool, now: time.Date(2026, 5, 4, 8, 0, 0, 0, time.UTC), jobs: make(map[string]*job), leaving: make(map[types.UID]time.Time),
 		posted: make(map[string][]string),
 	}
-	c.api = fake.NewClientBuilder().WithScheme(scheme).WithIndex(&corev1.Event{}, "involvedObject.name", func(client.Object) []string { return nil }).Build()
+	c.api = fake.NewClientBuilder().WithScheme(scheme).WithIndex(&corev1.Event{},
+		"involvedObject.name", func(client.Object) []string { return nil }).Build()
 	for i := range 8 {
 		c.addNode(fmt.Sprint("n", i))
 	}
@@ -115,14 +116,17 @@ func (c *cluster) must(err error) {
 // restart starts the controller, as after a crash.
 func (c *cluster) restart() {
 	c.t.Helper()
-	parsed, err := config.Parse([]byte("kinds: [Job, JobSet]\npools: [{name: training, nodeSelector: {pool: training}"+c.pool+"}]"), kinds.Names())
+	parsed, err := config.Parse([]byte("kinds: [Job, JobSet]\npools: [{name: training, nodeSelector: {pool: training}"+c.pool+"}]"),
+		kinds.Names())
 	c.must(err)
 	allocator, err := elastalloc.New(elastalloc.Options{DefaultBudget: elastalloc.NoBudget})
 	c.must(err)
 	seen := interceptor.NewClient(c.api, interceptor.Funcs{Patch: c.patch, List: c.list})
 	c.loop = controller.NewLoop(parsed.Pools[0], controller.Options{
-		Mode: "apply", Kinds: kinds.Named(parsed.Kinds), Client: seen, Live: seen, Allocator: apiconv.InProcess{Allocator: allocator}, Recorder: c,
-		Metrics: controller.NewMetrics(prometheus.NewRegistry(), "apply"), Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return c.now },
+		Mode: "apply", Kinds: kinds.Named(parsed.Kinds), Client: seen, Live: seen,
+		Allocator: apiconv.InProcess{Allocator: allocator}, Recorder: c,
+		Metrics: controller.NewMetrics(prometheus.NewRegistry(), "apply"),
+		Log:     slog.New(slog.DiscardHandler), Now: func() time.Time { return c.now },
 	})
 }
 
@@ -261,7 +265,12 @@ func (c *cluster) submit(j *job, suspended bool, annotations map[string]string) 
 	workers := map[string]any{"completionMode": "Indexed", "parallelism": size, "completions": size, "template": template}
 	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "batch/v1", "kind": "Job", "spec": workers}}
 	if j.kind == jobSets.Kind {
-		driver := map[string]any{"name": "driver", "template": map[string]any{"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"containers": []any{map[string]any{"name": "driver"}}}}}}}
+		driver := map[string]any{
+			"name": "driver",
+			"template": map[string]any{
+				"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"containers": []any{map[string]any{"name": "driver"}}}}},
+			},
+		}
 		worker := map[string]any{"name": "worker", "template": map[string]any{"spec": workers}}
 		if j.initialize > 0 {
 			worker["dependsOn"] = []any{map[string]any{"name": "driver", "status": "Complete"}}
@@ -480,7 +489,8 @@ func (c *cluster) train(passed time.Duration) {
 	running := make(map[string][]string)
 	for _, pod := range c.pods() {
 		node := nodes[pod.Spec.NodeName]
-		if _, leaving := c.leaving[pod.UID]; !leaving && node != nil && node.Status.Conditions[0].Status == corev1.ConditionTrue && pod.Status.Phase == corev1.PodRunning {
+		if _, leaving := c.leaving[pod.UID]; !leaving && node != nil &&
+			node.Status.Conditions[0].Status == corev1.ConditionTrue && pod.Status.Phase == corev1.PodRunning {
 			running[pod.Labels[jobLabel]] = append(running[pod.Labels[jobLabel]], pod.Name)
 		}
 	}

@@ -68,7 +68,8 @@ func (r *random) fatal(format string, args ...any) {
 	for _, j := range r.loop.Report().State.Jobs {
 		jobs = append(jobs, fmt.Sprintf("%s: %d nodes, %+v, pinned %q %s, usage %+v", j.ID, j.Nodes(), j.Pods, j.Pinned, j.Message, j.Usage))
 	}
-	r.t.Fatalf("%s: %s\n%s\njobs:\n%s", r.now.Format("02 15:04:05"), fmt.Sprintf(format, args...), strings.Join(r.history, "\n"), strings.Join(jobs, "\n"))
+	r.t.Fatalf("%s: %s\n%s\njobs:\n%s", r.now.Format("02 15:04:05"),
+		fmt.Sprintf(format, args...), strings.Join(r.history, "\n"), strings.Join(jobs, "\n"))
 }
 
 // open returns the jobs that are not done.
@@ -84,7 +85,8 @@ func (r *random) open() (open []*job) {
 // arrive submits a random job with some work.
 func (r *random) arrive(work time.Duration) {
 	j := &job{
-		name: fmt.Sprint("j", len(r.jobs)), namespace: "default", units: perNode, kind: []string{"Job", "JobSet"}[r.IntN(2)], left: work, missing: -1, efficiency: 0.7 + 0.3*r.Float64(),
+		name: fmt.Sprint("j", len(r.jobs)), namespace: "default", units: perNode,
+		kind: []string{"Job", "JobSet"}[r.IntN(2)], left: work, missing: -1, efficiency: 0.7 + 0.3*r.Float64(),
 		sizes:   [][]int{{1, 2, 4, 8}, {2, 4}, {4}, {1}, {1, 2}}[r.IntN(5)],
 		restart: []time.Duration{30 * time.Second, 2 * time.Minute, 5 * time.Minute}[r.IntN(3)],
 	}
@@ -104,7 +106,8 @@ func (r *random) arrive(work time.Duration) {
 		"work": declared.String(), "nodes": strings.Trim(strings.ReplaceAll(fmt.Sprint(j.sizes), " ", ","), "[]"),
 		"doubling-efficiency": fmt.Sprintf("%.2f", j.efficiency), "restart": j.restart.String(), "weight": fmt.Sprint(1 + r.IntN(3)),
 	})
-	r.log("%s %s/%s arrives, sizes %v of %d units, work %v declared as %v, driver %v, suspended %v", j.kind, j.namespace, j.name, j.sizes, j.units, work, declared, j.initialize, suspended)
+	r.log("%s %s/%s arrives, sizes %v of %d units, work %v declared as %v, driver %v, suspended %v",
+		j.kind, j.namespace, j.name, j.sizes, j.units, work, declared, j.initialize, suspended)
 }
 
 // edit changes the object of a job, as its user does.
@@ -219,7 +222,9 @@ func (r *random) killPods(j *job, phase corev1.PodPhase, delay time.Duration) {
 			continue
 		}
 		pod.Status.Phase = phase
-		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse, LastTransitionTime: metav1.Time{Time: r.now}}}
+		pod.Status.Conditions = []corev1.PodCondition{
+			{Type: corev1.PodReady, Status: corev1.ConditionFalse, LastTransitionTime: metav1.Time{Time: r.now}},
+		}
 		r.must(r.api.Status().Update(r.t.Context(), &pod))
 	}
 	j.holdUntil = r.now.Add(delay)
@@ -231,7 +236,8 @@ func (r *random) failWrites(j *job) {
 	jobs := schema.GroupResource{Resource: "jobs"}
 	failure := []error{
 		apierrors.NewTimeoutError("webhook", 0), apierrors.NewServiceUnavailable("unavailable"), apierrors.NewTooManyRequests("busy", 1),
-		apierrors.NewForbidden(jobs, j.name, errors.New("a policy")), apierrors.NewConflict(jobs, j.name, errors.New("changed")), errors.New("connection lost"),
+		apierrors.NewForbidden(jobs, j.name, errors.New("a policy")),
+		apierrors.NewConflict(jobs, j.name, errors.New("changed")), errors.New("connection lost"),
 	}[r.IntN(6)]
 	left, all := 1+r.IntN(8), r.IntN(2) == 0
 	applied := !apierrors.IsForbidden(failure) && !apierrors.IsConflict(failure) && r.IntN(2) == 0
@@ -264,7 +270,9 @@ func (r *random) placeForeign() {
 		}
 		if free[name] >= units {
 			r.foreign++
-			pod := &corev1.Pod{Spec: corev1.PodSpec{NodeName: name, Containers: []corev1.Container{{Name: "x"}}}, Status: corev1.PodStatus{Phase: corev1.PodRunning}}
+			pod := &corev1.Pod{
+				Spec: corev1.PodSpec{NodeName: name, Containers: []corev1.Container{{Name: "x"}}}, Status: corev1.PodStatus{Phase: corev1.PodRunning},
+			}
 			pod.Name, pod.Namespace = fmt.Sprint("foreign-", r.foreign), "default"
 			pod.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", UID: "x", Controller: new(true)}}
 			pod.Spec.Containers[0].Resources.Requests = corev1.ResourceList{gpu: *resource.NewQuantity(int64(units), resource.DecimalSI)}
@@ -468,7 +476,9 @@ func testLoop(t *testing.T, pool string, limits map[string]int) {
 	for seed := first; seed < first+count; seed++ {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
-			r := &random{cluster: newCluster(t, pool), Rand: rand.New(rand.NewPCG(seed, 7)), units: strings.HasPrefix(pool, countUnits), limits: limits}
+			r := &random{
+				cluster: newCluster(t, pool), Rand: rand.New(rand.NewPCG(seed, 7)), units: strings.HasPrefix(pool, countUnits), limits: limits,
+			}
 			for range 40 {
 				r.happen()
 				r.passUntil(time.Duration(r.IntN(600))*time.Second, fast, never)

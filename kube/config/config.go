@@ -342,7 +342,8 @@ func (c *checker) config(f *file, knownKinds []string) *Config {
 		for j, other := range config.Pools {
 			a, b := labels.SelectorFromSet(p.NodeSelector), labels.SelectorFromSet(other.NodeSelector)
 			// An empty selector matches all nodes and has its own error.
-			if p.Unit == other.Unit && (!a.Empty() && a.Matches(labels.Set(other.NodeSelector)) || !b.Empty() && b.Matches(labels.Set(p.NodeSelector))) {
+			if p.Unit == other.Unit &&
+				(!a.Empty() && a.Matches(labels.Set(other.NodeSelector)) || !b.Empty() && b.Matches(labels.Set(p.NodeSelector))) {
 				c.bad(path+".nodeSelector", "selects nodes of pools[%d]; must not overlap with other pools", j)
 			}
 		}
@@ -402,8 +403,11 @@ func (c *checker) pool(path string, f *poolFile) Pool {
 	if p.RemainingIn != Seconds && p.RemainingIn != Ratio {
 		c.bad(path+".remainingIn", "is %q; must be %s or %s", p.RemainingIn, Seconds, Ratio)
 	}
-	if p.MaxNodes < 0 || !(p.NodePrice >= 0) || (p.MaxNodes > 0 || p.NodePrice > 0) && p.Objective == Progress || p.NodePrice > 0 && p.MaxNodes == 0 {
-		c.bad(path+".maxNodes", "is %d with a nodePrice of %v; must both be at least 0, nodePrice needs maxNodes, and maxNodes needs the objective %s", p.MaxNodes, p.NodePrice, TotalTime)
+	if p.MaxNodes < 0 || !(p.NodePrice >= 0) || (p.MaxNodes > 0 || p.NodePrice > 0) &&
+		p.Objective == Progress || p.NodePrice > 0 && p.MaxNodes == 0 {
+		c.bad(path+".maxNodes",
+			"is %d with a nodePrice of %v; must both be at least 0, nodePrice needs maxNodes, and maxNodes needs the objective %s",
+			p.MaxNodes, p.NodePrice, TotalTime)
 	}
 	c.nodeTypes(path+".nodeTypes", &p)
 	c.groups(path+".groups", &p)
@@ -458,7 +462,8 @@ func (c *checker) nodeTypes(path string, p *Pool) {
 		for j, other := range p.NodeTypes[:i] {
 			differs := func(key string) bool { value, both := other.Labels[key]; return both && value != t.Labels[key] }
 			if len(t.Labels) > 0 && len(other.Labels) > 0 && !slices.ContainsFunc(slices.Collect(maps.Keys(t.Labels)), differs) {
-				c.bad(at+".labels", "is %v, which selects nodes of %s[%d]; must have another value of one of its labels %v", t.Labels, path, j, other.Labels)
+				c.bad(at+".labels", "is %v, which selects nodes of %s[%d]; must have another value of one of its labels %v",
+					t.Labels, path, j, other.Labels)
 			}
 		}
 	}

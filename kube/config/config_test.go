@@ -71,7 +71,8 @@ func TestEveryField(t *testing.T) {
 	}
 	p := got.Pools[0]
 	if p.Unit != "amd.com/gpu" || p.Cadence != 2*time.Minute || p.Debounce != 0 || p.MinInterval != 0 || p.Restart != 45*time.Second ||
-		p.SettleTimeout != 90*time.Second || p.MaxShrink != 0.5 || p.MaxShrinkNodes != 0 || p.Objective != config.TotalTime || len(p.Namespaces) != 2 || *p.Groups[1].Limit != 4 ||
+		p.SettleTimeout != 90*time.Second || p.MaxShrink != 0.5 || p.MaxShrinkNodes != 0 ||
+		p.Objective != config.TotalTime || len(p.Namespaces) != 2 || *p.Groups[1].Limit != 4 ||
 		p.RemainingQuery != "training_progress_ratio" || p.RemainingIn != config.Ratio || !p.Paused || p.MaxNodes != 64 || p.NodePrice != 0.5 ||
 		p.Tolerations[0].Key != "gpu" || got.Prometheus != "http://prometheus:9090" || len(got.Kinds) != 2 {
 		t.Errorf("got %+v", got)
@@ -116,10 +117,13 @@ pools:
 	}
 	want := []string{
 		`"color"`, `"pools[0].minIntervall"`, `kinds[1]: unknown kind "CronJob"; must be one of Job, JobSet`, "kinds[2]:", "prometheus:",
-		"pools[0].cadence:", "pools[0].debounce:", "pools[0].minInterval:", "pools[0].restart:", "pools[0].settleTimeout:", "pools[0].maxShrink:", "pools[0].maxShrinkNodes:",
-		`pools[0].nodeSelector["a b"]:`, "pools[0].unit:", "pools[0].count:", "pools[0].tolerations[0].operator:", "pools[0].tolerations[0].effect:", "pools[0].objective:", "pools[0].remainingIn:",
+		"pools[0].cadence:", "pools[0].debounce:", "pools[0].minInterval:", "pools[0].restart:",
+		"pools[0].settleTimeout:", "pools[0].maxShrink:", "pools[0].maxShrinkNodes:",
+		`pools[0].nodeSelector["a b"]:`, "pools[0].unit:", "pools[0].count:", "pools[0].tolerations[0].operator:",
+		"pools[0].tolerations[0].effect:", "pools[0].objective:", "pools[0].remainingIn:",
 		"pools[1].maxShrink:", "pools[1].nodeSelector:", "pools[1].name:", "pools[2].name:", "pools[2].maxNodes:",
-		"pools[2].groups[0].namespaces: is set; must be empty", "pools[2].groups[0].parent: is nested more", "pools[2].groups[1].namespaces: is set; must be empty",
+		"pools[2].groups[0].namespaces: is set; must be empty", "pools[2].groups[0].parent: is nested more",
+		"pools[2].groups[1].namespaces: is set; must be empty",
 		"pools[2].groups[1].parent: is nested more", "pools[2].groups[2].name:", "pools[2].groups[2].namespaces: is set; must be empty",
 		`pools[2].groups[2].namespaces: "x" is also in group "a"`, "pools[2].groups[2].parent: unknown", "pools[2].groups[2]: has",
 		"pools[2].groups[3].name:", "pools[2].groups[3]: has",
@@ -160,25 +164,33 @@ func TestNodeTypes(t *testing.T) {
 	t.Parallel()
 	const both = "{name: a100, labels: {gpu: a100}}, {name: h100, labels: {gpu: h100, link: fast}, speed: 2.2}"
 	for more, want := range map[string]string{
-		"nodeTypes: [" + both + "]":                                                      "",
-		"nodeTypes: [" + both + "], count: units":                                        "",
-		"nodeTypes: [" + both + "], groups: [{name: a, typeLimits: {h100: 0}}]":          "",
-		"nodeTypes: [" + both + "], groups: [{name: a, typeLimits: {tpu: 1}}]":           `pools[0].groups[0].typeLimits["tpu"]: is no node type of the pool`,
-		"nodeTypes: [" + both + "], groups: [{name: a, typeLimits: {h100: -1}}]":         `pools[0].groups[0].typeLimits["h100"]: is -1; must be at least 0`,
-		"groups: [{name: a, typeLimits: {h100: 1}}]":                                     `pools[0].groups[0].typeLimits["h100"]: is no node type of the pool`,
-		"nodeTypes: [" + both + "], maxNodes: 8":                                         "pools[0].nodeTypes: is set together with maxNodes",
-		"nodeTypes: [" + both + "], objective: progress":                                 "pools[0].nodeTypes: needs the objective total-time",
-		"nodeTypes: [" + both + ", {name: h100, labels: {gpu: x}}]":                      `pools[0].nodeTypes[2].name: is "h100"; must be a unique name`,
-		"nodeTypes: [{labels: {gpu: x}}]":                                                `pools[0].nodeTypes[0].name: is ""; must be a unique name`,
-		`nodeTypes: [{name: "a=b", labels: {gpu: x}}]`:                                   `pools[0].nodeTypes[0].name: is "a=b": a valid label must`,
-		"nodeTypes: [{name: a}]":                                                         "pools[0].nodeTypes[0].labels: is empty",
-		`nodeTypes: [{name: a, labels: {"b c": x}}]`:                                     `pools[0].nodeTypes[0].labels["b c"]: name part must`,
-		"nodeTypes: [{name: a, labels: {pool: z}}]":                                      `pools[0].nodeTypes[0].labels["pool"]: is in nodeSelector, too`,
-		"nodeTypes: [{name: a, labels: {gpu: x}, speed: 0}]":                             "pools[0].nodeTypes[0].speed: is 0; must be greater than 0",
-		"nodeTypes: [{name: a, labels: {gpu: x}}, {name: b, labels: {gpu: x, link: z}}]": "pools[0].nodeTypes[1].labels: is map[gpu:x link:z], which selects nodes of pools[0].nodeTypes[0]",
-		"nodeTypes: [{name: a, labels: {gpu: x}}, {name: b, labels: {link: z}}]":         "pools[0].nodeTypes[1].labels: is map[link:z], which selects",
-		"nodeTypes: [" + strings.Repeat("{name: a, labels: {gpu: x}}, ", 9) + "]":        "pools[0].nodeTypes: has 9 types; must have at most 8",
-		"nodeTypes: [{name: a, labels: {gpu: x}, color: red}]":                           `unknown field "pools[0].nodeTypes[0].color"`,
+		"nodeTypes: [" + both + "]":                                             "",
+		"nodeTypes: [" + both + "], count: units":                               "",
+		"nodeTypes: [" + both + "], groups: [{name: a, typeLimits: {h100: 0}}]": "",
+		"nodeTypes: [" + both +
+			"], groups: [{name: a, typeLimits: {tpu: 1}}]": `pools[0].groups[0].typeLimits["tpu"]: is no node type of the pool`,
+		"nodeTypes: [" + both +
+			"], groups: [{name: a, typeLimits: {h100: -1}}]": `pools[0].groups[0].typeLimits["h100"]: is -1; must be at least 0`,
+		"groups: [{name: a, typeLimits: {h100: 1}}]": `pools[0].groups[0].typeLimits["h100"]: ` +
+			`is no node type of the pool`,
+		"nodeTypes: [" + both + "], maxNodes: 8":         "pools[0].nodeTypes: is set together with maxNodes",
+		"nodeTypes: [" + both + "], objective: progress": "pools[0].nodeTypes: needs the objective total-time",
+		"nodeTypes: [" + both +
+			", {name: h100, labels: {gpu: x}}]": `pools[0].nodeTypes[2].name: is "h100"; must be a unique name`,
+		"nodeTypes: [{labels: {gpu: x}}]": `pools[0].nodeTypes[0].name: ` +
+			`is ""; must be a unique name`,
+		`nodeTypes: [{name: "a=b", labels: {gpu: x}}]`: `pools[0].nodeTypes[0].name: is "a=b": a valid label must`,
+		"nodeTypes: [{name: a}]":                       "pools[0].nodeTypes[0].labels: is empty",
+		`nodeTypes: [{name: a, labels: {"b c": x}}]`:   `pools[0].nodeTypes[0].labels["b c"]: name part must`,
+		"nodeTypes: [{name: a, labels: {pool: z}}]": `pools[0].nodeTypes[0].labels["pool"]: ` +
+			`is in nodeSelector, too`,
+		"nodeTypes: [{name: a, labels: {gpu: " +
+			"x}, speed: 0}]": "pools[0].nodeTypes[0].speed: is 0; must be greater than 0",
+		"nodeTypes: [{name: a, labels: {gpu: x}}, {name: b, labels: {gpu: x, link: z}}]": "pools[0].nodeTypes[1].labels: " +
+			"is map[gpu:x link:z], which selects nodes of pools[0].nodeTypes[0]",
+		"nodeTypes: [{name: a, labels: {gpu: x}}, {name: b, labels: {link: z}}]":  "pools[0].nodeTypes[1].labels: is map[link:z], which selects",
+		"nodeTypes: [" + strings.Repeat("{name: a, labels: {gpu: x}}, ", 9) + "]": "pools[0].nodeTypes: has 9 types; must have at most 8",
+		"nodeTypes: [{name: a, labels: {gpu: x}, color: red}]":                    `unknown field "pools[0].nodeTypes[0].color"`,
 	} {
 		_, err := config.Parse([]byte("pools: [{name: a, nodeSelector: {pool: x}, "+more+"}]"), known())
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
@@ -298,7 +310,9 @@ func TestPrometheus(t *testing.T) {
 		return config.Parse([]byte("prometheus: "+prometheus+"\npools: [{name: training, nodeSelector: {pool: training}}]"), known())
 	}
 	for text, check := range map[string]func(promconfig.HTTPClientConfig) bool{
-		"{address: 'https://a', bearerTokenFile: /t}": func(c promconfig.HTTPClientConfig) bool { return c.Authorization.CredentialsFile == "/t" },
+		"{address: 'https://a', bearerTokenFile: /t}": func(c promconfig.HTTPClientConfig) bool {
+			return c.Authorization.CredentialsFile == "/t"
+		},
 		"{address: 'https://a', basicAuth: {username: u, passwordFile: /p}}": func(c promconfig.HTTPClientConfig) bool {
 			return c.BasicAuth.Username == "u" && c.BasicAuth.PasswordFile == "/p"
 		},

@@ -23,7 +23,8 @@ func TestSettingsAreDocumented(t *testing.T) {
 		"unit": DefaultUnit, "objective": string(TotalTime), "remainingIn": string(Seconds),
 		"cadence": short(DefaultCadence), "debounce": short(DefaultDebounce), "minInterval": short(DefaultMinInterval),
 		"restart": short(DefaultRestart), "settleTimeout": short(DefaultSettleTimeout),
-		"nodeGracePeriod": short(DefaultNodeGracePeriod), "maxShrink": fmt.Sprintf("%g%%", 100*DefaultMaxShrink), "maxShrinkNodes": fmt.Sprint(DefaultMaxShrinkNodes),
+		"nodeGracePeriod": short(DefaultNodeGracePeriod), "maxShrink": fmt.Sprintf("%g%%", 100*DefaultMaxShrink),
+		"maxShrinkNodes": fmt.Sprint(DefaultMaxShrinkNodes),
 	}
 	for section, of := range map[string]reflect.Type{
 		"File": reflect.TypeFor[file](), "Prometheus": reflect.TypeFor[prometheusFile](),

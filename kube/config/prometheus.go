@@ -43,7 +43,8 @@ func (f *prometheusFile) UnmarshalJSON(text []byte) error {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode((*object)(f)); err != nil {
-		return fmt.Errorf("prometheus: %s; must be an address, or an object of address, bearerTokenFile, basicAuth and tls", strings.TrimPrefix(err.Error(), "json: "))
+		return fmt.Errorf("prometheus: %s; must be an address, or an object of address, bearerTokenFile, basicAuth and tls",
+			strings.TrimPrefix(err.Error(), "json: "))
 	}
 	return nil
 }
@@ -70,7 +71,8 @@ func (c *checker) prometheus(f *prometheusFile) promconfig.HTTPClientConfig {
 	}
 	if b := f.BasicAuth; b != nil {
 		if (b.Username == "") == (b.UsernameFile == "") || b.Password != "" && b.PasswordFile != "" {
-			c.bad("prometheus.basicAuth", "is invalid; must have exactly one of username and usernameFile, and at most one of password and passwordFile")
+			c.bad("prometheus.basicAuth",
+				"is invalid; must have exactly one of username and usernameFile, and at most one of password and passwordFile")
 		}
 		client.BasicAuth = &promconfig.BasicAuth{
 			Username: b.Username, UsernameFile: b.UsernameFile, Password: promconfig.Secret(b.Password), PasswordFile: b.PasswordFile,
@@ -80,7 +82,8 @@ func (c *checker) prometheus(f *prometheusFile) promconfig.HTTPClientConfig {
 		c.bad("prometheus.tls", "has one of certFile and keyFile; must have both or neither")
 	}
 	client.TLSConfig = promconfig.TLSConfig{
-		CAFile: f.TLS.CAFile, CertFile: f.TLS.CertFile, KeyFile: f.TLS.KeyFile, ServerName: f.TLS.ServerName, InsecureSkipVerify: f.TLS.InsecureSkipVerify,
+		CAFile: f.TLS.CAFile, CertFile: f.TLS.CertFile, KeyFile: f.TLS.KeyFile,
+		ServerName: f.TLS.ServerName, InsecureSkipVerify: f.TLS.InsecureSkipVerify,
 	}
 	return client
 }

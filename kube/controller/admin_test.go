@@ -42,7 +42,10 @@ func TestAdmin(t *testing.T) {
 		}
 	}
 	// Names of jobs, among the pods of a cluster or to a page in a browser.
-	for _, from := range [][2]string{{"10.0.0.7:4711", "10.0.0.8:9464"}, {"10.0.0.7:4711", "localhost:9464"}, {"127.0.0.1:4711", "evil.example:9464"}, {"127.0.0.1:4711", ""}, {"", "127.0.0.1"}} {
+	for _, from := range [][2]string{
+		{"10.0.0.7:4711", "10.0.0.8:9464"}, {"10.0.0.7:4711", "localhost:9464"},
+		{"127.0.0.1:4711", "evil.example:9464"}, {"127.0.0.1:4711", ""}, {"", "127.0.0.1"},
+	} {
 		for _, path := range []string{"/", "/metrics"} {
 			if code, body := ask(from[0], from[1], path); code != 200 || strings.Contains(body, "long") || !strings.Contains(body, "training") {
 				t.Errorf("%s for %q by %q is %d: %s", path, from[1], from[0], code, body)

@@ -78,7 +78,9 @@ func (a *autoscaled) autoscale() {
 		if due, starting := a.ready[node.Name]; starting && !due.After(a.now) {
 			delete(a.ready, node.Name)
 			a.changeNode(node.Name, func(n *corev1.Node) {
-				n.Status.Conditions[0] = corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(a.now)}
+				n.Status.Conditions[0] = corev1.NodeCondition{
+					Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(a.now),
+				}
 			})
 		}
 		if !leaves {
@@ -108,7 +110,9 @@ func (a *autoscaled) autoscale() {
 		a.created++
 		node := worldtest.Node(fmt.Sprintf("node-%03d", a.created))
 		node.CreationTimestamp.Time = a.now
-		node.Status.Conditions[0] = corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionFalse, LastTransitionTime: metav1.NewTime(a.now)}
+		node.Status.Conditions[0] = corev1.NodeCondition{
+			Type: corev1.NodeReady, Status: corev1.ConditionFalse, LastTransitionTime: metav1.NewTime(a.now),
+		}
 		a.ready[node.Name], a.idle[node.Name] = a.now.Add(time.Duration(a.IntN(60))*time.Second), a.now
 		if err := a.client.Create(a.t.Context(), node); err != nil {
 			a.t.Fatal(err)
@@ -131,7 +135,8 @@ func (a *autoscaled) run(duration time.Duration) {
 		nodes, _, _ := a.list()
 		nodes = slices.DeleteFunc(nodes, func(n corev1.Node) bool { return len(n.Spec.Taints) > 0 })
 		if granted > a.pool.MaxNodes*worldtest.PerNode || len(nodes) > a.pool.MaxNodes {
-			a.t.Fatalf("%d units are granted and %d nodes exist; must be at most those of %d nodes after %s", granted, len(nodes), a.pool.MaxNodes, strings.Join(a.history, ", "))
+			a.t.Fatalf("%d units are granted and %d nodes exist; must be at most those of %d nodes after %s",
+				granted, len(nodes), a.pool.MaxNodes, strings.Join(a.history, ", "))
 		}
 	}
 }
@@ -166,7 +171,9 @@ func (a *autoscaled) random() {
 		if a.pool.CountsUnits() {
 			a.units[name] = 1 << a.IntN(4)
 		}
-		a.submitSmall(name, a.units[name], map[string]string{"work": fmt.Sprintf("%dh", 1+a.IntN(100)), "nodes": []string{"1-8", "4", "2,3,5", "1"}[a.IntN(4)]})
+		a.submitSmall(name, a.units[name], map[string]string{
+			"work": fmt.Sprintf("%dh", 1+a.IntN(100)), "nodes": []string{"1-8", "4", "2,3,5", "1"}[a.IntN(4)],
+		})
 		a.jobs = append(a.jobs, name)
 		a.history = append(a.history, "a job")
 	case 2:
@@ -195,7 +202,9 @@ func (a *autoscaled) random() {
 	case 7:
 		if name := nodes[a.IntN(len(nodes))].Name; a.ready[name].IsZero() {
 			a.changeNode(name, func(n *corev1.Node) {
-				n.Status.Conditions[0] = corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, LastTransitionTime: metav1.NewTime(a.now)}
+				n.Status.Conditions[0] = corev1.NodeCondition{
+					Type: corev1.NodeReady, Status: corev1.ConditionUnknown, LastTransitionTime: metav1.NewTime(a.now),
+				}
 			})
 			a.ready[name] = a.now.Add(time.Duration(a.IntN(60)) * time.Second)
 			a.history = append(a.history, "a node is not ready")
@@ -215,13 +224,17 @@ func TestRandomScaling(t *testing.T) {
 			c := newCluster(t, 0)
 			c.scales, c.lag, c.step = true, lags(seed), time.Second
 			c.pool.MaxNodes, c.pool.NodePrice = 4+random.IntN(8), []float64{0, 0.5, 1.5}[random.IntN(3)]
-			c.pool.MinInterval, c.pool.Debounce = []time.Duration{0, time.Minute}[random.IntN(2)], []time.Duration{time.Second / 2, 10 * time.Second}[random.IntN(2)]
+			c.pool.MinInterval, c.pool.Debounce = []time.Duration{0, time.Minute}[random.IntN(2)],
+				[]time.Duration{time.Second / 2, 10 * time.Second}[random.IntN(2)]
 			c.pool.Cadence = time.Minute
 			if seed%2 == 1 {
 				c.pool.Count = config.CountUnits
 			}
 			c.start()
-			a := &autoscaled{cluster: c, Rand: random, units: map[string]int{"last": worldtest.PerNode}, ready: make(map[string]time.Time), idle: make(map[string]time.Time)}
+			a := &autoscaled{
+				cluster: c, Rand: random, units: map[string]int{"last": worldtest.PerNode},
+				ready: make(map[string]time.Time), idle: make(map[string]time.Time),
+			}
 			for range 30 {
 				a.random()
 				a.run(time.Duration(random.IntN(20)) * time.Second)

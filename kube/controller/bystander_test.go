@@ -40,7 +40,8 @@ func TestCordonUnderAPinnedJob(t *testing.T) {
 // TestOddNode posts an event about a node with fewer devices than the others. The other nodes stay in use.
 func TestOddNode(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 9, worldtest.Job("long", 8, map[string]string{"work": "1000h", "nodes": "4,8"}), worldtest.Job("short", 0, map[string]string{"work": "1h", "nodes": "4"}))
+	c := newCluster(t, 9, worldtest.Job("long", 8, map[string]string{"work": "1000h", "nodes": "4,8"}),
+		worldtest.Job("short", 0, map[string]string{"work": "1h", "nodes": "4"}))
 	var node corev1.Node // The only node without a pod.
 	if err := c.client.Get(t.Context(), types.NamespacedName{Name: "node-000"}, &node); err != nil {
 		t.Fatal(err)
@@ -79,7 +80,8 @@ func TestFlappingNode(t *testing.T) {
 // TestQueuedEvents checks that a job that waits gets one event with the reason.
 func TestQueuedEvents(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 8, worldtest.Job("first", 0, map[string]string{"work": "10h", "nodes": "8"}), worldtest.Job("waits", 0, map[string]string{"work": "100h", "nodes": "8"}))
+	c := newCluster(t, 8, worldtest.Job("first", 0, map[string]string{"work": "10h", "nodes": "8"}),
+		worldtest.Job("waits", 0, map[string]string{"work": "100h", "nodes": "8"}))
 	c.step = time.Minute
 	c.passes(15)
 	if posted := c.events(); strings.Count(posted, "Normal Queued Job/default/") != 1 {

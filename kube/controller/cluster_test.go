@@ -97,7 +97,11 @@ func newCluster(t *testing.T, nodes int, jobs ...*unstructured.Unstructured) *cl
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &cluster{t: t, kinds: kinds.Named([]string{"Job"}), succeeded: make(map[string]int), followed: make(map[string]int), sizes: make(map[string]sized), now: worldtest.Begin(), step: 5 * time.Second, pool: worldtest.Pool(), mode: plan.ModeApply, allocator: apiconv.InProcess{Allocator: allocator}}
+	c := &cluster{
+		t: t, kinds: kinds.Named([]string{"Job"}), succeeded: make(map[string]int), followed: make(map[string]int),
+		sizes: make(map[string]sized), now: worldtest.Begin(), step: 5 * time.Second,
+		pool: worldtest.Pool(), mode: plan.ModeApply, allocator: apiconv.InProcess{Allocator: allocator},
+	}
 	// The fake API server adds the kinds it meets to its scheme, which clusters of other
 	// tests must not share.
 	scheme := runtime.NewScheme()
@@ -132,18 +136,19 @@ func newCluster(t *testing.T, nodes int, jobs ...*unstructured.Unstructured) *cl
 	c.client = builder.Build()
 	// The fake API server dates deletions by the clock of the machine.
 	deleted := make(map[types.UID]*metav1.Time)
-	c.reads = interceptor.NewClient(c.client, interceptor.Funcs{List: func(ctx context.Context, under client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
-		err := under.List(ctx, list, options...)
-		if pods, ok := list.(*corev1.PodList); ok {
-			for i := range pods.Items {
-				if pod := &pods.Items[i]; pod.DeletionTimestamp != nil {
-					deleted[pod.UID] = cmp.Or(deleted[pod.UID], &metav1.Time{Time: c.now})
-					pod.DeletionTimestamp = deleted[pod.UID]
+	c.reads = interceptor.NewClient(c.client,
+		interceptor.Funcs{List: func(ctx context.Context, under client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+			err := under.List(ctx, list, options...)
+			if pods, ok := list.(*corev1.PodList); ok {
+				for i := range pods.Items {
+					if pod := &pods.Items[i]; pod.DeletionTimestamp != nil {
+						deleted[pod.UID] = cmp.Or(deleted[pod.UID], &metav1.Time{Time: c.now})
+						pod.DeletionTimestamp = deleted[pod.UID]
+					}
 				}
 			}
-		}
-		return err
-	}})
+			return err
+		}})
 	c.follow = c.kubelet
 	c.kubelet()
 	c.now = c.now.Add(time.Hour)
@@ -204,7 +209,8 @@ func (c *cluster) kubelet() {
 	want := make(map[string]int)
 	for _, job := range jobs.Items {
 		c.setSuspended(&job, len(of[job.Name]))
-		if want[job.Name] = int(*job.Spec.Parallelism); *job.Spec.Suspend || len(job.Status.Conditions) > 0 && job.Status.Conditions[0].Type != batchv1.JobSuspended {
+		if want[job.Name] = int(*job.Spec.Parallelism); *job.Spec.Suspend ||
+			len(job.Status.Conditions) > 0 && job.Status.Conditions[0].Type != batchv1.JobSuspended {
 			want[job.Name] = 0
 		}
 		want[job.Name] = c.delayed(job.Name, want[job.Name])
@@ -258,7 +264,9 @@ func (c *cluster) kubelet() {
 			pod.Spec.Tolerations = c.tolerations
 			if reason := c.waits[job.Name]; reason != "" {
 				pod.Status.Phase = corev1.PodPending
-				pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}}}
+				pod.Status.ContainerStatuses = []corev1.ContainerStatus{
+					{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}},
+				}
 			}
 			if err := c.client.Create(ctx, pod); err != nil {
 				c.t.Fatal(err)

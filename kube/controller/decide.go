@@ -79,7 +79,8 @@ func (l *Loop) decide(ctx context.Context, w *world.ClusterState, trigger string
 	l.last = l.Now()
 	l.Metrics.decisions.WithLabelValues(l.pool.Name, trigger, result).Inc()
 	outage := l.Metrics.outage.WithLabelValues(l.pool.Name)
-	if outage.Set(0); result == resultOutage {
+	outage.Set(0)
+	if result == resultOutage {
 		outage.Set(1)
 	}
 	l.status.Lock()
@@ -117,7 +118,9 @@ func (l *Loop) queryRemaining(ctx context.Context) {
 }
 
 // requestDecision requests a decision that affects as few running jobs as possible, and checks the response.
-func (l *Loop) requestDecision(ctx context.Context, w *world.ClusterState, id, trigger string) (plan.Response, plan.Request, string, error) {
+func (l *Loop) requestDecision(
+	ctx context.Context, w *world.ClusterState, id, trigger string,
+) (plan.Response, plan.Request, string, error) {
 	r := plan.Snapshot(w, id, nil)
 	l.worthwhile = 0
 	outage := plan.Outage(w, r)
@@ -177,7 +180,9 @@ func (l *Loop) requestDecision(ctx context.Context, w *world.ClusterState, id, t
 // allocate calls the allocator and checks the response. With the objective progress, events between two
 // cadences only fill idle nodes. If an autoscaler scales the pool, the request has the number of nodes that
 // are worth their price.
-func (l *Loop) allocate(ctx context.Context, w *world.ClusterState, r plan.Request, trigger string) (response plan.Response, result string, err error) {
+func (l *Loop) allocate(
+	ctx context.Context, w *world.ClusterState, r plan.Request, trigger string,
+) (response plan.Response, result string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, allocateTimeout)
 	defer cancel()
 	snapshot := r.Allocate.GetSnapshot()
@@ -343,7 +348,8 @@ func refusedAsGang(err error) bool {
 // refusedSelector reports whether the API server refuses to change the node selector of a job that ran before.
 // Kubernetes 1.36 accepts the change.
 func refusedSelector(step plan.Step, err error) bool {
-	return step.From == 0 && step.Type != "" && step.Type != step.Job.Type && apierrors.IsInvalid(err) && strings.Contains(err.Error(), "spec.template")
+	return step.From == 0 && step.Type != "" && step.Type != step.Job.Type &&
+		apierrors.IsInvalid(err) && strings.Contains(err.Error(), "spec.template")
 }
 
 // leaveOut pins a job on which writes fail, and has the others decided without it. It is retried alone, at

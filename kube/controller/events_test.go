@@ -81,7 +81,8 @@ apiVersion: batch/v1
 spec: {suspend: SUSPEND, completionMode: Indexed, parallelism: SIZE, completions: SIZE, template: POD}`,
 	"JobSet": `
 apiVersion: jobset.x-k8s.io/v1alpha2
-spec: {suspend: SUSPEND, replicatedJobs: [{name: node, template: {spec: {completionMode: Indexed, parallelism: SIZE, completions: SIZE, template: POD}}}]}`,
+spec: {suspend: SUSPEND,
+  replicatedJobs: [{name: node, template: {spec: {completionMode: Indexed, parallelism: SIZE, completions: SIZE, template: POD}}}]}`,
 	"RayCluster": `
 apiVersion: ray.io/v1
 spec: {suspend: SUSPEND, workerGroupSpecs: [{groupName: gpu, replicas: SIZE, template: POD}]}`,
@@ -169,7 +170,9 @@ func (e *eventful) submit(variant string, sizes []int, restart time.Duration, pa
 		object.SetLabels(labels)
 		object.SetAnnotations(annotations)
 		if labels == nil { // A child belongs to its job.
-			object.SetOwnerReferences([]metav1.OwnerReference{{Kind: j.kind.Name, Name: name, UID: types.UID("uid-" + j.kind.Name + name), Controller: new(true)}})
+			object.SetOwnerReferences([]metav1.OwnerReference{
+				{Kind: j.kind.Name, Name: name, UID: types.UID("uid-" + j.kind.Name + name), Controller: new(true)},
+			})
 		}
 		if err := e.client.Create(e.t.Context(), &object); err != nil {
 			e.t.Fatal(err)
@@ -865,7 +868,8 @@ func TestTwins(t *testing.T) {
 			for round := range 12 {
 				for _, name := range disturbed.nodesOfJob("job-0") {
 					if node := disturbed.nodes()[name]; round > 1 && r.IntN(2) == 0 && accepts(node) && len(node.Spec.Taints) == 0 {
-						disturbed.disturb(name, r.IntN(disturbances), []time.Duration{time.Duration(5+r.IntN(100)) * time.Second, time.Duration(1+r.IntN(40)) * time.Minute}[r.IntN(2)])
+						disturbed.disturb(name, r.IntN(disturbances),
+							[]time.Duration{time.Duration(5+r.IntN(100)) * time.Second, time.Duration(1+r.IntN(40)) * time.Minute}[r.IntN(2)])
 					}
 				}
 				for _, e := range twins {

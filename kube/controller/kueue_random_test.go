@@ -65,9 +65,11 @@ func (k *kueueModel) fatal(format string, args ...any) {
 	k.t.Helper()
 	var jobs []string
 	for _, q := range k.jobs {
-		jobs = append(jobs, fmt.Sprintf("%s: size %d, admitted %d, suspended %v, %v left", q.name, q.size, q.admitted, q.suspended, q.training.left))
+		jobs = append(jobs,
+			fmt.Sprintf("%s: size %d, admitted %d, suspended %v, %v left", q.name, q.size, q.admitted, q.suspended, q.training.left))
 	}
-	k.t.Fatalf("%s: %s\nevents:\n%s\njobs:\n%s", k.now.Format("15:04:05"), fmt.Sprintf(format, args...), strings.Join(k.history, "\n"), strings.Join(jobs, "\n"))
+	k.t.Fatalf("%s: %s\nevents:\n%s\njobs:\n%s", k.now.Format("15:04:05"),
+		fmt.Sprintf(format, args...), strings.Join(k.history, "\n"), strings.Join(jobs, "\n"))
 }
 
 // kueuePools are the kinds of pools with jobs of Kueue.
@@ -95,10 +97,14 @@ func newKueueModel(t *testing.T, nodes, quota int, random *rand.Rand, pool int) 
 	k.ungrouped = k.pool.Groups != nil || k.pool.Objective == config.Progress
 	k.kueue, k.scales, k.step = true, true, 5*time.Minute
 	for _, object := range []map[string]any{
-		{"kind": "LocalQueue", "metadata": map[string]any{"name": "team", "namespace": "default"}, "spec": map[string]any{"clusterQueue": "shared"}},
-		{"kind": "LocalQueue", "metadata": map[string]any{"name": "urgent", "namespace": "default"}, "spec": map[string]any{"clusterQueue": "urgent"}},
-		{"kind": "ResourceFlavor", "metadata": map[string]any{"name": "here"}, "spec": map[string]any{"nodeLabels": map[string]any{"pool": "training"}}},
-		{"kind": "ResourceFlavor", "metadata": map[string]any{"name": "away"}, "spec": map[string]any{"nodeLabels": map[string]any{"pool": "other"}}},
+		{"kind": "LocalQueue", "metadata": map[string]any{"name": "team", "namespace": "default"},
+			"spec": map[string]any{"clusterQueue": "shared"}},
+		{"kind": "LocalQueue", "metadata": map[string]any{"name": "urgent", "namespace": "default"},
+			"spec": map[string]any{"clusterQueue": "urgent"}},
+		{"kind": "ResourceFlavor", "metadata": map[string]any{"name": "here"},
+			"spec": map[string]any{"nodeLabels": map[string]any{"pool": "training"}}},
+		{"kind": "ResourceFlavor", "metadata": map[string]any{"name": "away"},
+			"spec": map[string]any{"nodeLabels": map[string]any{"pool": "other"}}},
 		clusterQueueOf("shared", quota/2), clusterQueueOf("urgent", quota-quota/2),
 	} {
 		object["apiVersion"] = "kueue.x-k8s.io/v1beta2"
@@ -117,7 +123,9 @@ func newKueueModel(t *testing.T, nodes, quota int, random *rand.Rand, pool int) 
 // clusterQueueOf returns a ClusterQueue of the cohort with quota for some pods.
 func clusterQueueOf(name string, pods int) map[string]any {
 	flavor := func(name string, pods int) any {
-		return map[string]any{"name": name, "resources": []any{map[string]any{"name": worldtest.Unit, "nominalQuota": fmt.Sprint(pods * worldtest.PerNode)}}}
+		return map[string]any{
+			"name": name, "resources": []any{map[string]any{"name": worldtest.Unit, "nominalQuota": fmt.Sprint(pods * worldtest.PerNode)}},
+		}
 	}
 	return map[string]any{"kind": "ClusterQueue", "metadata": map[string]any{"name": name}, "spec": map[string]any{
 		"cohortName": "all", "resourceGroups": []any{map[string]any{"flavors": []any{flavor("here", pods), flavor("away", 100)}}},
@@ -212,7 +220,8 @@ func (k *kueueModel) read() map[string]*batchv1.Job {
 		case q.suspended && size > q.size:
 			k.fatal("the controller increases the size of %s to %d while it waits", q.name, size)
 		}
-		k.history = append(k.history, fmt.Sprintf("%s %s is resized from %d to %d, suspended %v", k.now.Format("15:04:05"), q.name, q.size, size, q.suspended))
+		k.history = append(k.history,
+			fmt.Sprintf("%s %s is resized from %d to %d, suspended %v", k.now.Format("15:04:05"), q.name, q.size, size, q.suspended))
 		q.size = size
 	}
 	return jobs
@@ -308,7 +317,9 @@ func (k *kueueModel) write(q *queuedJob) {
 			"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload",
 			"metadata": map[string]any{
 				"name": q.name + name, "namespace": "default",
-				"ownerReferences": []any{map[string]any{"apiVersion": "batch/v1", "kind": "Job", "name": q.name, "uid": "uid-" + q.name, "controller": true}},
+				"ownerReferences": []any{
+					map[string]any{"apiVersion": "batch/v1", "kind": "Job", "name": q.name, "uid": "uid-" + q.name, "controller": true},
+				},
 			},
 			"spec": map[string]any{"queueName": queue},
 		}}
@@ -329,7 +340,8 @@ func (k *kueueModel) write(q *queuedJob) {
 	}
 	if q.admitted > 0 {
 		create("", q.admitted, "QuotaReserved", "True", map[string]any{"clusterQueue": clusterQueue, "podSetAssignments": []any{map[string]any{
-			"name": "main", "count": int64(q.admitted), "flavors": map[string]any{worldtest.Unit: "here"}, "resourceUsage": map[string]any{worldtest.Unit: fmt.Sprint(q.admitted * q.units)},
+			"name": "main", "count": int64(q.admitted), "flavors": map[string]any{worldtest.Unit: "here"},
+			"resourceUsage": map[string]any{worldtest.Unit: fmt.Sprint(q.admitted * q.units)},
 		}}})
 	}
 	if q.size > q.admitted {

@@ -33,9 +33,11 @@ func TestKueueDoesNotStart(t *testing.T) {
 	c.kueue = true
 	for _, text := range []string{
 		`{kind: LocalQueue, metadata: {name: team, namespace: default}, spec: {clusterQueue: shared}}`,
-		`{kind: Workload, metadata: {name: l, namespace: default, ownerReferences: [{apiVersion: batch/v1, kind: Job, name: long, uid: uid-long, controller: true}]}, spec: {queueName: team},
+		`{kind: Workload, metadata: {name: l, namespace: default,
+  ownerReferences: [{apiVersion: batch/v1, kind: Job, name: long, uid: uid-long, controller: true}]}, spec: {queueName: team},
 			status: {admission: {podSetAssignments: [{resourceUsage: {nvidia.com/gpu: 64}}]}, conditions: [{type: Admitted, status: "True"}]}}`,
-		`{kind: Workload, metadata: {name: w, namespace: default, ownerReferences: [{apiVersion: batch/v1, kind: Job, name: waits, uid: uid-waits, controller: true}]}, spec: {queueName: team},
+		`{kind: Workload, metadata: {name: w, namespace: default,
+  ownerReferences: [{apiVersion: batch/v1, kind: Job, name: waits, uid: uid-waits, controller: true}]}, spec: {queueName: team},
 			status: {conditions: [{type: QuotaReserved, status: "False", message: "a check has yet to pass"}]}}`,
 	} {
 		var object unstructured.Unstructured
@@ -60,7 +62,8 @@ func TestKueueDoesNotStart(t *testing.T) {
 		}
 	}
 	c.want(map[string]int{"long": 8, "waits": 0})
-	if posted := c.events(); !strings.Contains(posted, "Kueue did not start it on its 4 nodes") || !strings.Contains(posted, "a check has yet to pass") {
+	if posted := c.events(); !strings.Contains(posted, "Kueue did not start it on its 4 nodes") ||
+		!strings.Contains(posted, "a check has yet to pass") {
 		t.Errorf("events are %s", posted)
 	}
 	if left > 2*time.Hour {
@@ -110,7 +113,8 @@ func TestKueuePreempts(t *testing.T) {
 func TestKueueWaitingIsNoWork(t *testing.T) {
 	t.Parallel()
 	k := newKueueModel(t, 8, 8, rand.New(rand.NewPCG(0, 0)), 0)
-	k.submit(&queuedJob{size: 8, sizes: []int{1, 2, 4, 8}, training: training{left: 1000 * time.Hour}}, map[string]string{"work": "20h", "nodes": "1-8"})
+	k.submit(&queuedJob{size: 8, sizes: []int{1, 2, 4, 8}, training: training{left: 1000 * time.Hour}},
+		map[string]string{"work": "20h", "nodes": "1-8"})
 	for range 10 {
 		k.pass()
 	}

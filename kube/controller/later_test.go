@@ -46,7 +46,8 @@ spec:
   - name: node
     dependsOn: [{name: driver, status: Complete}]
     template:
-      spec: {completionMode: Indexed, parallelism: 4, completions: 4, template: {spec: {containers: [{name: a, resources: {limits: {nvidia.com/gpu: "8"}}}]}}}
+      spec: {completionMode: Indexed, parallelism: 4, completions: 4,
+        template: {spec: {containers: [{name: a, resources: {limits: {nvidia.com/gpu: "8"}}}]}}}
 `), &set.Object); err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +129,8 @@ func (s *stagedSet) reconcile() {
 func (s *stagedSet) complete() {
 	s.t.Helper()
 	set := s.set()
-	_ = unstructured.SetNestedSlice(set.Object, []any{map[string]any{"name": "driver", "succeeded": int64(1)}}, "status", "replicatedJobsStatus")
+	_ = unstructured.SetNestedSlice(set.Object,
+		[]any{map[string]any{"name": "driver", "succeeded": int64(1)}}, "status", "replicatedJobsStatus")
 	if err := s.client.Update(s.t.Context(), set); err != nil {
 		s.t.Fatal(err)
 	}
@@ -159,7 +161,10 @@ func TestPodsThatStartLater(t *testing.T) {
 			if s.suspensions > 0 || s.running < 2 {
 				t.Errorf("the JobSet was suspended %d times, and %d of its workers run\n%s", s.suspensions, s.running, s.events())
 			}
-			if posted := s.events(); !strings.Contains(posted, `Warning Lending keeps its 4 nodes: its other pods do not exist yet, and other jobs may use their nodes: replicated job "node" waits until "driver" is complete`) {
+			posted := s.events()
+			if !strings.Contains(posted,
+				`Warning Lending keeps its 4 nodes: its other pods do not exist yet, and other jobs `+
+					`may use their nodes: replicated job "node" waits until "driver" is complete`) {
 				t.Errorf("events are %s", posted)
 			}
 		})
@@ -184,7 +189,8 @@ func TestMissingIndex(t *testing.T) {
 			s.passUntil(3 * time.Hour)
 			shape, _ := kinds.Named([]string{"JobSet"})[0].Read(s.set(), nil, worldtest.Unit)
 			if shape.Size != test.size || s.running != test.running || s.suspensions > 0 {
-				t.Errorf("the JobSet has %d nodes and %d workers, and was suspended %d times; want %d, %d and none", shape.Size, s.running, s.suspensions, test.size, test.running)
+				t.Errorf("the JobSet has %d nodes and %d workers, and was suspended %d times; want %d, %d and none",
+					shape.Size, s.running, s.suspensions, test.size, test.running)
 			}
 			s.want(map[string]int{"other": test.other})
 		})

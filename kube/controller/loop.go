@@ -236,7 +236,8 @@ func inputsOf(w *world.ClusterState) map[types.UID]uint64 {
 		if j.Shape.Finished {
 			left = j.RetainedNodes()
 		}
-		_, _ = fmt.Fprintln(h, j.Capped(), j.Usage.Cap, j.Ceiling > 0, j.Kueue && j.Shape.Suspended, j.Shape.Finished, j.Shape.Over, j.Shape.StartSize, left, pinned, j.Sizes, j.QueuedSizes, j.Speeds, j.TypeSpeeds, j.Efficiency, j.Weight, j.Restart, j.Work)
+		_, _ = fmt.Fprintln(h, j.Capped(), j.Usage.Cap, j.Ceiling > 0, j.Kueue && j.Shape.Suspended, j.Shape.Finished, j.Shape.Over,
+			j.Shape.StartSize, left, pinned, j.Sizes, j.QueuedSizes, j.Speeds, j.TypeSpeeds, j.Efficiency, j.Weight, j.Restart, j.Work)
 		inputs[j.UID] = h.Sum64()
 	}
 	return inputs
@@ -266,7 +267,8 @@ func (l *Loop) postPinEvents(w *world.ClusterState) {
 		}
 		if j.Pinned == "" && j.FallbackReason != "" {
 			if pinned = noRemainingTime; l.pinEvents[j.UID] != pinned {
-				l.event(j, warning, noRemainingTime, "%s; its remaining time on one %s is estimated as %v from completed jobs", j.FallbackReason, l.pool.BaseName(), j.Estimate.Remaining.Round(time.Second))
+				l.event(j, warning, noRemainingTime, "%s; its remaining time on one %s is estimated as %v from completed jobs",
+					j.FallbackReason, l.pool.BaseName(), j.Estimate.Remaining.Round(time.Second))
 			}
 		}
 		if j.Pinned == world.Retained && j.Transient {

@@ -28,7 +28,10 @@ func TestApply(t *testing.T) {
 		t.Errorf("annotations are %v", annotations)
 	}
 	posted := c.events()
-	for _, want := range []string{"Normal ScaledDown 8 -> 4 nodes; completes in", "Normal Started start with 4 nodes; completes in 23m26s", "no allocation of the pool is better", "better. Job/default/short has 4 nodes, its only size"} {
+	for _, want := range []string{
+		"Normal ScaledDown 8 -> 4 nodes; completes in", "Normal Started start with 4 nodes; completes in 23m26s",
+		"no allocation of the pool is better", "better. Job/default/short has 4 nodes, its only size",
+	} {
 		if !strings.Contains(posted, want) {
 			t.Errorf("events do not contain %q: %s", want, posted)
 		}

@@ -82,12 +82,15 @@ func slimPod(object any) (any, error) {
 	var troubled []corev1.ContainerStatus
 	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
 		if c.State.Waiting != nil || c.RestartCount > 0 || failed {
-			troubled = append(troubled, corev1.ContainerStatus{Name: c.Name, State: c.State, LastTerminationState: c.LastTerminationState, RestartCount: c.RestartCount})
+			troubled = append(troubled, corev1.ContainerStatus{
+				Name: c.Name, State: c.State, LastTerminationState: c.LastTerminationState, RestartCount: c.RestartCount,
+			})
 		}
 	}
-	pod.Status = corev1.PodStatus{Phase: pod.Status.Phase, ContainerStatuses: troubled, Conditions: slices.DeleteFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return (c.Type != corev1.PodScheduled || c.Status == corev1.ConditionTrue) && (c.Type != corev1.PodReady || !failed)
-	})}
+	pod.Status = corev1.PodStatus{Phase: pod.Status.Phase, ContainerStatuses: troubled,
+		Conditions: slices.DeleteFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+			return (c.Type != corev1.PodScheduled || c.Status == corev1.ConditionTrue) && (c.Type != corev1.PodReady || !failed)
+		})}
 	return pod, nil
 }
 
@@ -218,7 +221,8 @@ func Add(manager ctrl.Manager, pools []config.Pool, o Options) ([]*Loop, error) 
 	}))
 }
 
-// unknownFor is the age from which a job with an unknown pool and without a decision gets an event. It leaves time for another controller to decide.
+// unknownFor is the age from which a job with an unknown pool and without a decision gets an event. It leaves time for
+// another controller to decide.
 const unknownFor = 5 * time.Minute
 
 // postUnknownPoolEvents posts an event on jobs whose pool no controller seems to manage.
@@ -242,7 +246,8 @@ func postUnknownPoolEvents(ctx context.Context, pools []config.Pool, o Options, 
 				continue
 			}
 			posted[job.GetUID()] = pool
-			o.Recorder.Eventf(job, nil, warning, "UnknownPool", "Allocate", "no controller has decided on it: pool %q is unknown to this controller; must be one of %s, or a pool of another controller",
+			o.Recorder.Eventf(job, nil, warning, "UnknownPool", "Allocate",
+				"no controller has decided on it: pool %q is unknown to this controller; must be one of %s, or a pool of another controller",
 				pool, strings.Join(names, ", "))
 		}
 	}

@@ -72,7 +72,9 @@ func TestUnknownPool(t *testing.T) {
 	c.now = worldtest.Begin().Add(time.Minute)
 	recorder, posted := events.NewFakeRecorder(10), make(map[types.UID]string)
 	o := controller.Options{Kinds: kinds.Named([]string{"Job"}), Client: c.client, Recorder: recorder, Now: func() time.Time { return c.now }}
-	for _, want := range []string{"", `Warning UnknownPool no controller has decided on it: pool "a100" is unknown to this controller; must be one of training`, ""} {
+	for _, want := range []string{
+		"", `Warning UnknownPool no controller has decided on it: pool "a100" is unknown to this controller; must be one of training`, "",
+	} {
 		controller.PostUnknownPoolEvents(t.Context(), []config.Pool{c.pool}, o, posted)
 		got := ""
 		if len(recorder.Events) > 0 {
@@ -100,11 +102,14 @@ func TestSlimObjects(t *testing.T) {
 			pod.Spec.InitContainers = []corev1.Container{{Name: "sidecar", RestartPolicy: &always, Resources: gpus}}
 		case 1:
 			pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
-				Name: "train", RestartCount: 5, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Time{Time: c.Now}}},
+				Name: "train", RestartCount: 5,
+				State:                corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Time{Time: c.Now}}},
 				LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1}},
 			}}
 		case 2:
-			pod.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "data", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}}}
+			pod.Status.InitContainerStatuses = []corev1.ContainerStatus{
+				{Name: "data", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}},
+			}
 		case 4:
 			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "no room"}}
 		}

@@ -23,7 +23,8 @@ type Metrics struct {
 func NewMetrics(registry prometheus.Registerer, mode string) *Metrics {
 	register := promauto.With(registry)
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
-		return register.NewCounterVec(prometheus.CounterOpts{Name: "elastalloc_controller_" + name, Help: help}, append([]string{"pool"}, labels...))
+		return register.NewCounterVec(prometheus.CounterOpts{Name: "elastalloc_controller_" + name, Help: help},
+			append([]string{"pool"}, labels...))
 	}
 	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
 		return register.NewGaugeVec(prometheus.GaugeOpts{Name: "elastalloc_controller_" + name, Help: help}, append([]string{"pool"}, labels...))
@@ -39,8 +40,12 @@ func NewMetrics(registry prometheus.Registerer, mode string) *Metrics {
 			Name: "elastalloc_controller_settle_seconds", Help: "Time from a decision until it is applied completely.",
 			Buckets: []float64{1, 2, 5, 10, 20, 30, 60, 120, 300, 600},
 		}, []string{"pool"}),
-		nodes:        gauge("nodes", "Nodes of the pool: accepting nodes accept new pods, retaining nodes keep their pods and accept no new ones, gone nodes run no pods.", "state"),
-		typeNodes:    gauge("type_nodes", "Nodes of the pool by node type and state, in pools with node types. The state idle counts accepting nodes without a pod of the pool's jobs.", "type", "state"),
+		nodes: gauge("nodes",
+			"Nodes of the pool: accepting nodes accept new pods, retaining nodes keep "+
+				"their pods and accept no new ones, gone nodes run no pods.", "state"),
+		typeNodes: gauge("type_nodes",
+			"Nodes of the pool by node type and state, in pools with node types. The state "+
+				"idle counts accepting nodes without a pod of the pool's jobs.", "type", "state"),
 		poolNodes:    gauge("pool_nodes", "Nodes of the pool, by the reason why they are not accepting and by their use.", "state"),
 		jobs:         gauge("jobs", "Jobs of the pool, by state.", "state"),
 		pinned:       gauge("pinned", "Jobs that are not resized, by reason.", "reason"),
@@ -77,7 +82,9 @@ func (m *Metrics) begin(pool string, watched []kinds.Kind) {
 		for _, change := range []string{changeStart, changeScaleUp, changeScaleDown, changePreempt, changeMove} {
 			m.changes.WithLabelValues(pool, kind.Name, change)
 		}
-		for _, reason := range []metav1.StatusReason{metav1.StatusReasonForbidden, metav1.StatusReasonInvalid, metav1.StatusReasonConflict, metav1.StatusReasonUnknown} {
+		for _, reason := range []metav1.StatusReason{
+			metav1.StatusReasonForbidden, metav1.StatusReasonInvalid, metav1.StatusReasonConflict, metav1.StatusReasonUnknown,
+		} {
 			m.patchErrors.WithLabelValues(pool, kind.Name, string(reason))
 		}
 	}

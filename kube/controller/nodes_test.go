@@ -225,7 +225,9 @@ func TestRollingPluginRestart(t *testing.T) {
 // TestBlipOfAnIdleNode: a decision made while an idle node is away for a short time counts on it.
 func TestBlipOfAnIdleNode(t *testing.T) {
 	t.Parallel()
-	for name, change := range map[string]func(*corev1.Node){"no devices": allocatable("0"), "cordon": cordon, "taint": taint("x", corev1.TaintEffectNoSchedule)} {
+	for name, change := range map[string]func(*corev1.Node){
+		"no devices": allocatable("0"), "cordon": cordon, "taint": taint("x", corev1.TaintEffectNoSchedule),
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := newCluster(t, 8, worldtest.Job("a", 4, map[string]string{"work": "1000h", "nodes": "4"}))
@@ -388,7 +390,8 @@ func TestOutagePausesNobody(t *testing.T) {
 // for others.
 func TestRetainedPodsCostNothing(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 8, worldtest.Job("a", 4, map[string]string{"work": "1000h", "nodes": "4"}), worldtest.Job("b", 3, map[string]string{"work": "1000h", "nodes": "3"}))
+	c := newCluster(t, 8, worldtest.Job("a", 4, map[string]string{"work": "1000h", "nodes": "4"}),
+		worldtest.Job("b", 3, map[string]string{"work": "1000h", "nodes": "3"}))
 	c.passes(4)
 	c.changeNode(c.nodesOf("b")[0], cordon)
 	c.submit("c", map[string]string{"work": "1000h", "nodes": "1"})
@@ -411,7 +414,9 @@ func TestStartingNodesHaveNoEvents(t *testing.T) {
 	for _, name := range []string{"ready-later", "never-ready"} {
 		node := worldtest.Node(name)
 		node.CreationTimestamp.Time = c.now
-		node.Status.Conditions[0] = corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionFalse, LastTransitionTime: node.CreationTimestamp}
+		node.Status.Conditions[0] = corev1.NodeCondition{
+			Type: corev1.NodeReady, Status: corev1.ConditionFalse, LastTransitionTime: node.CreationTimestamp,
+		}
 		if err := c.client.Create(t.Context(), node); err != nil {
 			t.Fatal(err)
 		}
@@ -445,7 +450,8 @@ func TestBlockedDrain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := newCluster(t, 9, worldtest.Job("a", 2, map[string]string{"work": "1000h", "nodes": "1-8"}), worldtest.Job("full", 7, map[string]string{"work": "1000h", "nodes": "7"}))
+			c := newCluster(t, 9, worldtest.Job("a", 2, map[string]string{"work": "1000h", "nodes": "1-8"}),
+				worldtest.Job("full", 7, map[string]string{"work": "1000h", "nodes": "7"}))
 			c.passes(4)
 			node := c.nodesOf("a")[0]
 			c.changeNode(node, test.change)

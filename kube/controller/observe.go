@@ -82,7 +82,9 @@ func (l *Loop) postUnusedEvents(ctx context.Context, unused []*world.Job) {
 	for _, j := range unused {
 		why := cmp.Or(j.Pods.Trouble, j.Pods.Unschedulable, "the reason is unknown")
 		var events corev1.EventList
-		if err := l.Live.List(ctx, &events, client.InNamespace(j.Object.GetNamespace()), client.MatchingFields{"involvedObject.name": j.Object.GetName()}); err != nil {
+		err := l.Live.List(ctx, &events, client.InNamespace(j.Object.GetNamespace()),
+			client.MatchingFields{"involvedObject.name": j.Object.GetName()})
+		if err != nil {
 			l.Log.WarnContext(ctx, "cannot list events about pods that do not run", "job", j.ID, "error", err)
 		}
 		for _, event := range events.Items {
@@ -95,7 +97,8 @@ func (l *Loop) postUnusedEvents(ctx context.Context, unused []*world.Job) {
 			l.event(j, warning, string(plan.Unused), "Kueue did not start it on its %d nodes; it gets no nodes for a while: %s", j.Target, why)
 			continue
 		}
-		l.event(j, warning, string(plan.Unused), "%d of its %d pods run; for a while it gets only the %ss that it uses: %s", j.PodsOf(j.Pods.Running), j.PodsOf(j.Nodes()), l.pool.UnitName(), why)
+		l.event(j, warning, string(plan.Unused), "%d of its %d pods run; for a while it gets only the %ss that it uses: %s",
+			j.PodsOf(j.Pods.Running), j.PodsOf(j.Nodes()), l.pool.UnitName(), why)
 	}
 }
 
@@ -124,7 +127,9 @@ func (l *Loop) jobs(ctx context.Context, from client.Reader) ([]world.Object, er
 
 // related returns the children of the jobs of a kind by the UID of their owner, and the parents by their own UID. Names
 // do not count, because an object of another user may have the name.
-func (l *Loop) related(ctx context.Context, from client.Reader, kind kinds.Kind) (children, parents map[types.UID]*unstructured.Unstructured, err error) {
+func (l *Loop) related(
+	ctx context.Context, from client.Reader, kind kinds.Kind,
+) (children, parents map[types.UID]*unstructured.Unstructured, err error) {
 	children, parents = make(map[types.UID]*unstructured.Unstructured), make(map[types.UID]*unstructured.Unstructured)
 	var list []*unstructured.Unstructured
 	if kind.Child != nil {
@@ -156,19 +161,23 @@ func (l *Loop) kueue(ctx context.Context) (*world.Kueue, error) {
 			return nil, err
 		}
 	}
-	return &world.Kueue{Workloads: objects[0], LocalQueues: objects[1], ClusterQueues: objects[2], Cohorts: objects[3], ResourceFlavors: objects[4]}, nil
+	return &world.Kueue{Workloads: objects[0], LocalQueues: objects[1],
+		ClusterQueues: objects[2], Cohorts: objects[3], ResourceFlavors: objects[4]}, nil
 }
 
 // kueueKinds returns the kinds of Kueue's objects that are read.
 func kueueKinds() []schema.GroupVersionKind {
 	kueue := schema.GroupVersion{Group: "kueue.x-k8s.io", Version: "v1beta2"}
 	return []schema.GroupVersionKind{
-		kueue.WithKind("Workload"), kueue.WithKind("LocalQueue"), kueue.WithKind("ClusterQueue"), kueue.WithKind("Cohort"), kueue.WithKind("ResourceFlavor"),
+		kueue.WithKind("Workload"), kueue.WithKind("LocalQueue"), kueue.WithKind("ClusterQueue"),
+		kueue.WithKind("Cohort"), kueue.WithKind("ResourceFlavor"),
 	}
 }
 
 // list lists objects of a kind. It returns the result of the loop's last write if the cache is older.
-func (l *Loop) list(ctx context.Context, from client.Reader, gvk schema.GroupVersionKind, options ...client.ListOption) ([]*unstructured.Unstructured, error) {
+func (l *Loop) list(
+	ctx context.Context, from client.Reader, gvk schema.GroupVersionKind, options ...client.ListOption,
+) ([]*unstructured.Unstructured, error) {
 	var list unstructured.UnstructuredList
 	list.SetGroupVersionKind(gvk)
 	if err := from.List(ctx, &list, options...); err != nil {

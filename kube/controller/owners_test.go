@@ -70,7 +70,8 @@ func TestChildOfAnother(t *testing.T) {
 				references = fmt.Sprintf("ownerReferences: [{kind: %s, name: a, controller: true}]", owner)
 			}
 			c.create(`{apiVersion: trainer.kubeflow.org/v1alpha1, kind: TrainJob, spec: {trainer: {numNodes: 1}},
-				metadata: {name: a, uid: uid-a, labels: {elastalloc.dev/pool: training}, annotations: {elastalloc.dev/work: 1000h, elastalloc.dev/nodes: 1-8}}}`,
+				metadata: {name: a, uid: uid-a, labels: {elastalloc.dev/pool: training},
+				annotations: {elastalloc.dev/work: 1000h, elastalloc.dev/nodes: 1-8}}}`,
 				strings.Replace(jobSet, "OWNER", references, 1))
 			c.start()
 			c.passes(10)
@@ -93,8 +94,10 @@ func TestRayJobOver(t *testing.T) {
 				c := newCluster(t, 2)
 				c.kinds, c.step = kinds.Named([]string{"RayCluster"}), 20*time.Second
 				c.create(`{apiVersion: ray.io/v1, kind: RayJob, metadata: {name: job, uid: uid-job}, status: {jobDeploymentStatus: `+status+`}}`,
-					fmt.Sprintf(`{apiVersion: ray.io/v1, kind: RayCluster, spec: {workerGroupSpecs: [{groupName: gpu, replicas: 2, minReplicas: %d, maxReplicas: 2, template: POD}]},
-					metadata: {name: a, uid: uid-a, labels: {elastalloc.dev/pool: training}, annotations: {elastalloc.dev/work: 1000h, elastalloc.dev/nodes: "1,2"},
+					fmt.Sprintf(`{apiVersion: ray.io/v1, kind: RayCluster,
+  spec: {workerGroupSpecs: [{groupName: gpu, replicas: 2, minReplicas: %d, maxReplicas: 2, template: POD}]},
+					metadata: {name: a, uid: uid-a, labels: {elastalloc.dev/pool: training},
+					annotations: {elastalloc.dev/work: 1000h, elastalloc.dev/nodes: "1,2"},
 						creationTimestamp: "2026-03-01T12:00:00Z", ownerReferences: [{kind: RayJob, name: job, uid: uid-job, controller: true}]}}`, minimum))
 				for i := range 2 {
 					pod := worldtest.Pod(fmt.Sprint("a-", i), fmt.Sprintf("node-%03d", i), map[string]string{"ray.io/cluster": "a", "ray.io/group": "gpu"})
@@ -104,7 +107,8 @@ func TestRayJobOver(t *testing.T) {
 				}
 				c.start()
 				c.passUntil(30 * time.Minute)
-				if replicas := c.field("ray.io/v1", "RayCluster", "a", "spec", "workerGroupSpecs", "replicas"); fmt.Sprint(replicas) != fmt.Sprint(want) {
+				replicas := c.field("ray.io/v1", "RayCluster", "a", "spec", "workerGroupSpecs", "replicas")
+				if fmt.Sprint(replicas) != fmt.Sprint(want) {
 					t.Errorf("it has %v workers; want %d\n%s", replicas, want, c.events())
 				}
 			})

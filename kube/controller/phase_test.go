@@ -18,7 +18,8 @@ func TestPhase(t *testing.T) {
 		decided | applying: phaseSteady, decided | applying | stuck: phaseStuck,
 	}
 	triggers := map[phase]string{
-		phaseStarting: triggerStart, phaseAdopting: triggerStart, phaseRetrying: triggerRetry, phaseStuck: triggerStuck, phaseSteady: triggerCadence,
+		phaseStarting: triggerStart, phaseAdopting: triggerStart,
+		phaseRetrying: triggerRetry, phaseStuck: triggerStuck, phaseSteady: triggerCadence,
 	}
 	for n := range want {
 		if n&failed != 0 {

@@ -38,7 +38,8 @@ type refusal struct {
 
 // conflict records a write that failed with a conflict. Its step is planned again, up to maxConflicts times.
 func (p *pins) conflict(job types.UID) {
-	if p.conflicts[job]++; p.conflicts[job] >= maxConflicts {
+	p.conflicts[job]++
+	if p.conflicts[job] >= maxConflicts {
 		p.byJob[job] = world.Pin{Reason: world.Conflict, Message: "another writer keeps changing it"}
 	}
 }

@@ -102,7 +102,8 @@ done{namespace="default",job_name="now"} 0.75 %[1]d
 
 	// Ratios imply that the remaining shares take as long as the completed ones.
 	c = withQuery("done", config.Ratio, map[string]string{"work": "8000h"})
-	if e := jobs(c)["now"].Estimate; e.Source != world.SourceQuery || e.Remaining < 2000*time.Hour-time.Minute || e.Remaining > 2000*time.Hour {
+	if e := jobs(c)["now"].Estimate; e.Source != world.SourceQuery ||
+		e.Remaining < 2000*time.Hour-time.Minute || e.Remaining > 2000*time.Hour {
 		t.Errorf("a quarter of 8000h is %v by %s", e.Remaining, e.Source)
 	}
 
@@ -127,7 +128,8 @@ done{namespace="default",job_name="now"} 0.75 %[1]d
 	}
 	c = withQuery("left > 1e9", config.Seconds, nil)
 	if j := jobs(c)["now"]; j.Estimate.Source != "ended" || failures(c) != 0 {
-		t.Errorf("after an empty result a job is estimated by %s and %v queries failed; want completed jobs and none", j.Estimate.Source, failures(c))
+		t.Errorf("after an empty result a job is estimated by %s and %v queries failed; want completed jobs and none",
+			j.Estimate.Source, failures(c))
 	}
 
 	// Prometheus stops: its last result stays in use until it is too old.
@@ -153,7 +155,8 @@ func TestPrometheusCredentials(t *testing.T) {
 			http.Error(w, "who are you?", http.StatusUnauthorized)
 			return
 		}
-		_, _ = fmt.Fprint(w, `{"status":"success","data":{"resultType":"vector","result":[{"metric":{"namespace":"a","job_name":"b"},"value":[1,"60"]}]}}`)
+		_, _ = fmt.Fprint(w,
+			`{"status":"success","data":{"resultType":"vector","result":[{"metric":{"namespace":"a","job_name":"b"},"value":[1,"60"]}]}}`)
 	}))
 	t.Cleanup(server.Close)
 	file := func(name, text string) string {
@@ -172,7 +175,8 @@ func TestPrometheusCredentials(t *testing.T) {
 		"{address: ADDRESS, tls: {caFile: " + ca + "}}":                                                         "401",
 		"{address: ADDRESS, bearerTokenFile: " + secret + "}":                                                   "certificate",
 	} {
-		c, err := config.Parse([]byte("prometheus: "+strings.Replace(text, "ADDRESS", server.URL, 1)+"\npools: [{name: p, nodeSelector: {a: b}}]"), []string{"Job"})
+		c, err := config.Parse([]byte("prometheus: "+strings.Replace(text, "ADDRESS", server.URL, 1)+
+			"\npools: [{name: p, nodeSelector: {a: b}}]"), []string{"Job"})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -100,7 +100,8 @@ func (d *randomEvents) tenant(change func(*batchv1.Job)) {
 		return
 	}
 	var job batchv1.Job
-	if err := d.client.Get(d.t.Context(), types.NamespacedName{Namespace: "default", Name: fmt.Sprint("tenant-", d.IntN(d.tenants))}, &job); err != nil {
+	err := d.client.Get(d.t.Context(), types.NamespacedName{Namespace: "default", Name: fmt.Sprint("tenant-", d.IntN(d.tenants))}, &job)
+	if err != nil {
 		d.t.Fatal(err)
 	}
 	change(&job)
@@ -176,7 +177,10 @@ func (d *randomEvents) happens() string {
 		{"a job past its end", func() { submit(map[string]string{"work": "1s"}, worldtest.PerNode) }},
 		{"a forged record", func() {
 			d.tenant(func(j *batchv1.Job) {
-				r := world.Record{UID: j.UID, ID: "zz", At: d.now.Add(time.Duration(d.IntN(3)-1) * time.Hour), Mode: "apply", Jobs: 1, Since: d.now.Add(-time.Hour), Nodes: d.IntN(64), From: d.IntN(64)}
+				r := world.Record{
+					UID: j.UID, ID: "zz", At: d.now.Add(time.Duration(d.IntN(3)-1) * time.Hour),
+					Mode: "apply", Jobs: 1, Since: d.now.Add(-time.Hour), Nodes: d.IntN(64), From: d.IntN(64),
+				}
 				j.Annotations[world.DecisionAnnotation], j.Annotations[world.TargetAnnotation] = r.String(), fmt.Sprint(d.IntN(20))
 			})
 		}},
@@ -257,7 +261,8 @@ func (d *randomEvents) heal() {
 		d.ready(node.Name, corev1.ConditionTrue)
 	}
 	for i := range d.tenants {
-		if err := d.client.Delete(d.t.Context(), &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprint("tenant-", i)}}); err != nil {
+		err := d.client.Delete(d.t.Context(), &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprint("tenant-", i)}})
+		if err != nil {
 			d.t.Fatal(err)
 		}
 	}
@@ -320,7 +325,8 @@ func TestBystanders(t *testing.T) {
 					c.passes(1)
 					for id, now := range bystanders() {
 						if was := before[id]; now != was && now != w.allocated[id] {
-							t.Fatalf("%s is resized from %d nodes to %d; the decision has %d, after %s", id, was, now, w.allocated[id], strings.Join(history, ", "))
+							t.Fatalf("%s is resized from %d nodes to %d; the decision has %d, after %s",
+								id, was, now, w.allocated[id], strings.Join(history, ", "))
 						}
 					}
 				}
@@ -331,7 +337,8 @@ func TestBystanders(t *testing.T) {
 				c.passes(1)
 			}
 			if n, _ := c.job("last"); n == 0 {
-				t.Fatalf("a job has not started within 45 minutes without events, after %s; jobs %v, nodes %v\n%+v", strings.Join(history, ", "), bystanders(), d.onNodes(), c.loop.Report().Decision)
+				t.Fatalf("a job has not started within 45 minutes without events, after %s; jobs %v, nodes %v\n%+v",
+					strings.Join(history, ", "), bystanders(), d.onNodes(), c.loop.Report().Decision)
 			}
 			for node := range d.onNodes() {
 				if !d.healthy(node) {

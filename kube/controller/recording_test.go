@@ -52,16 +52,19 @@ func TestRecordingIsReplayed(t *testing.T) {
 	}
 
 	replay := func(args ...string) (string, error) {
-		lab := exec.CommandContext(t.Context(), "go", append([]string{"run", "./cmd/elastalloc-lab", "replay", "--recording", dir, "--policy=max-min"}, args...)...)
+		lab := exec.CommandContext(t.Context(), "go",
+			append([]string{"run", "./cmd/elastalloc-lab", "replay", "--recording", dir, "--policy=max-min"}, args...)...)
 		lab.Dir = "../../lab" // A module of its own.
 		printed, err := lab.CombinedOutput()
 		return string(printed), err
 	}
-	if printed, err := replay("--out", filepath.Join(t.TempDir(), "out")); err == nil || !strings.Contains(printed, "choose those of one cluster: other") {
+	printed, err := replay("--out", filepath.Join(t.TempDir(), "out"))
+	if err == nil || !strings.Contains(printed, "choose those of one cluster: other") {
 		t.Errorf("calls of two pools are replayed as one: %v, %s", err, printed)
 	}
 	out := filepath.Join(t.TempDir(), "out")
-	if printed, err := replay("--caller", c.pool.Name, "--out", out); err != nil || !strings.Contains(strings.Join(strings.Fields(printed), " "), "1 of 2 jobs completed") {
+	printed, err = replay("--caller", c.pool.Name, "--out", out)
+	if err != nil || !strings.Contains(strings.Join(strings.Fields(printed), " "), "1 of 2 jobs completed") {
 		t.Fatalf("%v, %s", err, printed)
 	}
 	text, err := os.ReadFile(filepath.Join(out, "jobs.csv"))

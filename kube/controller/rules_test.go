@@ -43,7 +43,8 @@ func TestRules(t *testing.T) {
 	var lost atomic.Int64
 	scraped := func() string {
 		w := httptest.NewRecorder()
-		promhttp.HandlerFor(registry.Load(), promhttp.HandlerOpts{}).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
+		promhttp.HandlerFor(registry.Load(), promhttp.HandlerOpts{}).ServeHTTP(w,
+			httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
 		return w.Body.String()
 	}
 	start := func(c *cluster) {
@@ -61,7 +62,8 @@ func TestRules(t *testing.T) {
 	start(c)
 	c.passes(12)
 	c.want(map[string]int{"long": 4, "short": 4})
-	address, _ := prometheustest.Start(t, "elastalloc-controller", regexp.MustCompile(`for: \d+m`).ReplaceAllString(string(rules), "for: 0s"), scraped)
+	address, _ := prometheustest.Start(t, "elastalloc-controller",
+		regexp.MustCompile(`for: \d+m`).ReplaceAllString(string(rules), "for: 0s"), scraped)
 	connection, err := promapi.NewClient(promapi.Config{Address: address})
 	if err != nil {
 		t.Fatal(err)
@@ -90,7 +92,8 @@ func TestRules(t *testing.T) {
 	}
 
 	asked := regexp.MustCompile(`(elastalloc_[a-z_]+|up)\{[^}]*\}`)
-	texts := strings.NewReplacer(`\"`, `"`, "$namespace", ".*", "$pool", ".*", "$job", "elastalloc-controller").Replace(string(rules) + string(dashboard))
+	texts := strings.NewReplacer(`\"`, `"`, "$namespace", ".*", "$pool", ".*",
+		"$job", "elastalloc-controller").Replace(string(rules) + string(dashboard))
 	for _, selector := range asked.FindAllString(texts, -1) {
 		if strings.HasPrefix(selector, "elastalloc_controller_eta_age_seconds{") || strings.Contains(selector, "job=") {
 			wait.For(t, "data of "+selector, func() (bool, string) {

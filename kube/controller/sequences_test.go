@@ -103,7 +103,8 @@ func TestPastItsEndStarts(t *testing.T) {
 		t.Run(by, func(t *testing.T) {
 			t.Parallel()
 			c := newCluster(t, 6,
-				worldtest.Job("late", 2, map[string]string{"work": "100m", "nodes": "2"}), worldtest.Job("other", 4, map[string]string{"work": "1000h", "nodes": "4"}))
+				worldtest.Job("late", 2, map[string]string{"work": "100m", "nodes": "2"}),
+				worldtest.Job("other", 4, map[string]string{"work": "1000h", "nodes": "4"}))
 			c.scales, c.step = true, 20*time.Second
 			c.passUntil(3 * time.Hour)
 			c.want(map[string]int{"late": 2, "other": 4})

@@ -95,7 +95,8 @@ func (l *Loop) publish(w *world.ClusterState) {
 		m.poolNodes.WithLabelValues(pool, string(reason)).Set(float64(w.NodesBy(reason)))
 	}
 	for state, n := range map[string]int{
-		"expected": w.Nodes.Expected, "wanted": l.worthwhile, "held": occupied, "terminating": terminating, "overdue": overdue, "free": max(0, w.Free()),
+		"expected": w.Nodes.Expected, "wanted": l.worthwhile, "held": occupied,
+		"terminating": terminating, "overdue": overdue, "free": max(0, w.Free()),
 	} {
 		m.poolNodes.WithLabelValues(pool, state).Set(float64(n))
 	}
@@ -175,7 +176,8 @@ func writeReport(w http.ResponseWriter, r Report, withJobs bool) {
 		}
 	}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintf(table, "\nJOB\t%sS\tTARGET\tREMAINING ON ONE %s\tSOURCE\tAGE\tPINNED\n", strings.ToUpper(pool.UnitName()), strings.ToUpper(pool.BaseName()))
+	_, _ = fmt.Fprintf(table, "\nJOB\t%sS\tTARGET\tREMAINING ON ONE %s\tSOURCE\tAGE\tPINNED\n",
+		strings.ToUpper(pool.UnitName()), strings.ToUpper(pool.BaseName()))
 	for _, j := range r.State.Jobs {
 		if j.Shape.Finished {
 			continue

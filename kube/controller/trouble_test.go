@@ -118,7 +118,8 @@ func TestBadAllocators(t *testing.T) {
 
 func TestPinnedJobsAreToldWhy(t *testing.T) {
 	t.Parallel()
-	jobs := append(busy(), worldtest.Job("bad", 0, map[string]string{"work": "soon", "weight": "x"}), worldtest.Job("unknown", 0, map[string]string{"nodes": "1"}))
+	jobs := append(busy(), worldtest.Job("bad", 0, map[string]string{"work": "soon", "weight": "x"}),
+		worldtest.Job("unknown", 0, map[string]string{"nodes": "1"}))
 	c := newCluster(t, 9, jobs...)
 	c.passes(20)
 	c.want(map[string]int{"long": 4, "short": 4, "bad": 0, "unknown": 1})
@@ -170,7 +171,8 @@ func TestRefusedWrites(t *testing.T) {
 func TestGang(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 11, worldtest.Job("gang", 8, map[string]string{"work": "1000h", "nodes": "4,8"}),
-		worldtest.Job("waits", 0, map[string]string{"work": "900h", "nodes": "1,2"}), worldtest.Job("other", 0, map[string]string{"work": "4h", "nodes": "2,4", "weight": "3"}))
+		worldtest.Job("waits", 0, map[string]string{"work": "900h", "nodes": "1,2"}),
+		worldtest.Job("other", 0, map[string]string{"work": "4h", "nodes": "2,4", "weight": "3"}))
 	refused := make(map[string]int)
 	c.onPatch = func(patch, name string) error {
 		if patch == string(types.JSONPatchType) && (name == "gang" || name == "waits" && refused["waits"] == 0) {
@@ -186,7 +188,8 @@ func TestGang(t *testing.T) {
 	if refused["gang"] != 1 {
 		t.Errorf("%d resizes of the gang were tried within hours; want one", refused["gang"])
 	}
-	if posted := c.events(); strings.Count(posted, `Warning Gang keeps its 8 nodes: jobs.batch "gang" is forbidden: cannot change parallelism`) != 1 {
+	posted := c.events()
+	if strings.Count(posted, `Warning Gang keeps its 8 nodes: jobs.batch "gang" is forbidden: cannot change parallelism`) != 1 {
 		t.Errorf("events are %s", posted)
 	}
 	for _, j := range c.loop.Report().State.Jobs {
@@ -428,7 +431,8 @@ func TestPodsOutliveTheirJob(t *testing.T) {
 // run.
 func TestLostNode(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 8, worldtest.Job("a", 4, map[string]string{"work": "1000h", "nodes": "1-4"}), worldtest.Job("b", 4, map[string]string{"work": "1000h", "nodes": "1-4"}))
+	c := newCluster(t, 8, worldtest.Job("a", 4, map[string]string{"work": "1000h", "nodes": "1-4"}),
+		worldtest.Job("b", 4, map[string]string{"work": "1000h", "nodes": "1-4"}))
 	c.scales = true
 	c.passes(4)
 	c.want(map[string]int{"a": 4, "b": 4})
@@ -503,7 +507,8 @@ func TestPodsThatStay(t *testing.T) {
 // alone ever longer, and others are not resized for it all the time.
 func TestForeignSuspension(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 8, worldtest.Job("long", 8, map[string]string{"work": "10000h", "nodes": "4,8"}), worldtest.Job("owned", 0, map[string]string{"work": "1h", "nodes": "4"}))
+	c := newCluster(t, 8, worldtest.Job("long", 8, map[string]string{"work": "10000h", "nodes": "4,8"}),
+		worldtest.Job("owned", 0, map[string]string{"work": "1h", "nodes": "4"}))
 	c.step = time.Minute
 	starts := 0
 	for began := c.now; c.now.Sub(began) < 6*time.Hour; {

@@ -122,7 +122,8 @@ func TestMove(t *testing.T) {
 func TestMoveOfStartedJob(t *testing.T) {
 	t.Parallel()
 	free := map[string]string{"work": "1000h", "nodes": "4", "restart": "1m"}
-	c := newTypedCluster(t, 4, worldtest.OnType(worldtest.Job("short", 4, map[string]string{"work": "40h", "nodes": "4", "paused": "true"}), "h100"),
+	c := newTypedCluster(t, 4,
+		worldtest.OnType(worldtest.Job("short", 4, map[string]string{"work": "40h", "nodes": "4", "paused": "true"}), "h100"),
 		worldtest.Job("free", 0, free))
 	c.step = time.Second
 	c.passes(30)

@@ -276,7 +276,8 @@ func TestUnplaceable(t *testing.T) {
 			}
 		}
 	}
-	if events := u.events(); !seen || !paused || !strings.Contains(events, "Unused 0 of its 1 pods run; for a while it gets only the GPUs that it uses") {
+	if events := u.events(); !seen || !paused ||
+		!strings.Contains(events, "Unused 0 of its 1 pods run; for a while it gets only the GPUs that it uses") {
 		t.Errorf("whole was started: %t, given up: %t; events\n%s", seen, paused, events)
 	}
 	if limit := u.pool.SettleTimeout + u.pool.Debounce + 20*time.Second; u.worst > limit {
@@ -482,7 +483,8 @@ func TestRandomUnitEvents(t *testing.T) {
 						}
 					}
 					if nodes-kept(least) < sum {
-						t.Fatalf("pods of at least %d units may have %d; those of bystanders run on %d, after %s", least, nodes, sum, strings.Join(history, ", "))
+						t.Fatalf("pods of at least %d units may have %d; those of bystanders run on %d, after %s",
+							least, nodes, sum, strings.Join(history, ", "))
 					}
 				}
 				room(1, int(snapshot.GetTotalNodes()))
@@ -509,7 +511,8 @@ func TestRandomUnitEvents(t *testing.T) {
 				}
 			}
 			if limit := u.pool.SettleTimeout + 4*u.step; d.worst > limit {
-				t.Errorf("a pod had no node for %v although as many units were free; want at most %v, after %s", d.worst, limit, strings.Join(history, ", "))
+				t.Errorf("a pod had no node for %v although as many units were free; want at most %v, after %s",
+					d.worst, limit, strings.Join(history, ", "))
 			}
 			d.heal()
 			u.step = 30 * time.Second
@@ -517,7 +520,8 @@ func TestRandomUnitEvents(t *testing.T) {
 				d.passes(1)
 			}
 			if n := d.sized("last"); n != 2 {
-				t.Fatalf("all is well for 45 minutes, and a job has not started, after %s; units %v\n%+v", strings.Join(history, ", "), held(), d.loop.Report().Decision)
+				t.Fatalf("all is well for 45 minutes, and a job has not started, after %s; units %v\n%+v",
+					strings.Join(history, ", "), held(), d.loop.Report().Decision)
 			}
 		})
 	}

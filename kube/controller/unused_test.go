@@ -155,7 +155,8 @@ func TestPodsThatCannotRun(t *testing.T) {
 	for reason, want := range map[string]int{"ImagePullBackOff": 0, "PodInitializing": 4} {
 		t.Run(reason, func(t *testing.T) {
 			t.Parallel()
-			c := newCluster(t, 8, worldtest.Job("waits", 0, map[string]string{"work": "1h", "nodes": "4"}), worldtest.Job("other", 0, map[string]string{"work": "1000h", "nodes": "4,8"}))
+			c := newCluster(t, 8, worldtest.Job("waits", 0, map[string]string{"work": "1h", "nodes": "4"}),
+				worldtest.Job("other", 0, map[string]string{"work": "1000h", "nodes": "4,8"}))
 			c.waits, c.step = map[string]string{"waits": reason}, 10*time.Second
 			for began := c.now; c.now.Sub(began) < 9*time.Minute; {
 				c.passes(1)
@@ -173,7 +174,8 @@ func TestPodsThatCannotRun(t *testing.T) {
 // crashes. After a while their nodes go to other jobs, and the event names the container and its last exit code.
 func TestCrashLoop(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 8, worldtest.Job("crashes", 0, map[string]string{"work": "1h", "nodes": "4"}), worldtest.Job("other", 0, map[string]string{"work": "1000h", "nodes": "4,8"}))
+	c := newCluster(t, 8, worldtest.Job("crashes", 0, map[string]string{"work": "1h", "nodes": "4"}),
+		worldtest.Job("other", 0, map[string]string{"work": "1000h", "nodes": "4,8"}))
 	c.step = 10 * time.Second
 	began := c.now
 	crash := func() {
@@ -206,7 +208,8 @@ func TestCrashLoop(t *testing.T) {
 		crash()
 	}
 	c.want(map[string]int{"crashes": 0, "other": 8})
-	if posted := c.events(); !strings.Contains(posted, "Warning Unused") || !strings.Contains(posted, "container train of pod crashes-") || !strings.Contains(posted, "last exit code 137 (OOMKilled)") {
+	if posted := c.events(); !strings.Contains(posted, "Warning Unused") ||
+		!strings.Contains(posted, "container train of pod crashes-") || !strings.Contains(posted, "last exit code 137 (OOMKilled)") {
 		t.Errorf("events are %s", posted)
 	}
 	for _, j := range c.loop.Report().State.Jobs {
@@ -221,7 +224,8 @@ func TestCrashLoop(t *testing.T) {
 func TestSucceededPods(t *testing.T) {
 	t.Parallel()
 	for _, inStatus := range []bool{false, true} {
-		c := newCluster(t, 8, worldtest.Job("ends", 4, map[string]string{"work": "1000h", "nodes": "1-8"}), worldtest.Job("other", 4, map[string]string{"work": "1000h", "nodes": "4"}))
+		c := newCluster(t, 8, worldtest.Job("ends", 4, map[string]string{"work": "1000h", "nodes": "1-8"}),
+			worldtest.Job("other", 4, map[string]string{"work": "1000h", "nodes": "4"}))
 		c.passes(4)
 		c.end("other")
 		c.submit("waits", map[string]string{"work": "1000h", "nodes": "7"})

@@ -109,7 +109,8 @@ func (u *jobUsage) countReverts(w *world.ClusterState, j *world.Job) {
 		}
 	default:
 		u.written, u.Stopped = -1, j.Nodes() == 0
-		if u.Reverted++; u.Reverted >= maxReverts {
+		u.Reverted++
+		if u.Reverted >= maxReverts {
 			u.ConflictUntil = w.Now.Add(backOff(w, u.Reverted-maxReverts, maxForeign))
 		}
 	}

@@ -55,7 +55,8 @@ func (c *writeCache) newest(cached *unstructured.Unstructured) *unstructured.Uns
 	if stored == nil {
 		return cached
 	}
-	if order, err := resourceversion.CompareResourceVersion(cached.GetResourceVersion(), stored.GetResourceVersion()); err != nil || order < 0 {
+	order, err := resourceversion.CompareResourceVersion(cached.GetResourceVersion(), stored.GetResourceVersion())
+	if err != nil || order < 0 {
 		return stored
 	}
 	delete(c.objects, cached.GetUID())

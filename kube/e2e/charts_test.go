@@ -43,7 +43,8 @@ func TestCharts(t *testing.T) {
 			ctx := t.Context()
 			const name = "release"
 			space := "charts-" + chart
-			_, err := kube.Client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: space}}, metav1.CreateOptions{})
+			_, err := kube.Client.CoreV1().Namespaces().Create(ctx,
+				&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: space}}, metav1.CreateOptions{})
 			must(t, err)
 			t.Cleanup(func() {
 				_ = kube.Client.CoreV1().Namespaces().Delete(context.Background(), space, metav1.DeleteOptions{})
@@ -127,7 +128,8 @@ func leftovers(t *testing.T, space, name string) string {
 	t.Helper()
 	selector := "app.kubernetes.io/instance=" + name
 	namespaced, err := kubectl(t.Context(), kube, "", "get", "-n", space, "-l", selector, "-o", "name",
-		"deployments,services,serviceaccounts,configmaps,secrets,poddisruptionbudgets,networkpolicies,horizontalpodautoscalers,roles,rolebindings")
+		"deployments,services,serviceaccounts,configmaps,secrets,poddisruptionbudgets,"+
+			"networkpolicies,horizontalpodautoscalers,roles,rolebindings")
 	must(t, err)
 	clusterWide, err := kubectl(t.Context(), kube, "", "get", "-l", selector, "-o", "name",
 		"clusterroles,clusterrolebindings,validatingadmissionpolicies,validatingadmissionpolicybindings")

@@ -62,8 +62,10 @@ kinds: [%s]
 kueue: %t
 prometheus: %q
 pools:
-  - {name: %s, nodeSelector: {pool: %[4]s}, cadence: %s, debounce: %s, minInterval: %s, settleTimeout: %s, maxShrink: 100%%, nodeGracePeriod: 1s, restart: 0s%s}
-`, cmp.Or(c.kinds, "Job, JobSet"), c.kueue, c.prometheus, c.pool, cmp.Or(c.cadence, "5s"), cmp.Or(c.debounce, "500ms"), cmp.Or(c.minInterval, "0s"), cmp.Or(c.settle, "2m"), query)), 0o600))
+  - {name: %s, nodeSelector: {pool: %[4]s}, cadence: %s, debounce: %s, minInterval: %s,
+    settleTimeout: %s, maxShrink: 100%%, nodeGracePeriod: 1s, restart: 0s%s}
+`, cmp.Or(c.kinds, "Job, JobSet"), c.kueue, c.prometheus, c.pool, cmp.Or(c.cadence, "5s"), cmp.Or(c.debounce, "500ms"),
+		cmp.Or(c.minInterval, "0s"), cmp.Or(c.settle, "2m"), query)), 0o600))
 	token, err := serviceAccountToken(t.Context(), c.account)
 	must(t, err)
 	kubeconfig := filepath.Join(directory, "kubeconfig")
@@ -120,7 +122,8 @@ func newKillingProxy(t *testing.T, pool string, n int) *killingProxy {
 	}
 	g := &killingProxy{left: n}
 	proxy.ModifyResponse = func(response *http.Response) error {
-		if response.Request.Method == http.MethodPatch && strings.Contains(response.Request.URL.Path, "/namespaces/"+pool+"/") && !strings.Contains(response.Request.URL.Path, "/events/") {
+		if response.Request.Method == http.MethodPatch && strings.Contains(response.Request.URL.Path, "/namespaces/"+pool+"/") &&
+			!strings.Contains(response.Request.URL.Path, "/events/") {
 			g.count()
 		}
 		return nil

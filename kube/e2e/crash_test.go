@@ -33,7 +33,8 @@ func crashPool(t *testing.T, pool string) {
 	annotations := elastic(100)
 	annotations["elastalloc.dev/nodes"] = "1-4" // Two of them run, and others in the next phase.
 	for i := range 4 {
-		job{name: fmt.Sprintf("job-%d", i), size: 1, annotations: annotations, pods: map[string]string{"test/stop-delay": "300ms"}}.submit(t, pool)
+		job{name: fmt.Sprintf("job-%d", i), size: 1, annotations: annotations,
+			pods: map[string]string{"test/stop-delay": "300ms"}}.submit(t, pool)
 	}
 }
 

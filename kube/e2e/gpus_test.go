@@ -32,7 +32,8 @@ func submitGPUs(t *testing.T, pool string, j job, perPod int) {
 	spec := j.indexed(pool)
 	spec.Template.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: gpus(perPod), Limits: gpus(perPod)}
 	metadata := j.metadata(pool)
-	_, err := kube.Client.BatchV1().Jobs(metadata.Namespace).Create(t.Context(), &batchv1.Job{ObjectMeta: metadata, Spec: spec}, metav1.CreateOptions{})
+	_, err := kube.Client.BatchV1().Jobs(metadata.Namespace).Create(t.Context(),
+		&batchv1.Job{ObjectMeta: metadata, Spec: spec}, metav1.CreateOptions{})
 	must(t, err)
 }
 
@@ -41,7 +42,8 @@ func submitGPUs(t *testing.T, pool string, j job, perPod int) {
 func TestGPUGroups(t *testing.T) {
 	const pool, limited = "gpu-groups", "gpu-groups-limited"
 	newPool(t, pool, 1)
-	_, err := kube.Client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: limited}}, metav1.CreateOptions{})
+	_, err := kube.Client.CoreV1().Namespaces().Create(t.Context(),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: limited}}, metav1.CreateOptions{})
 	must(t, err)
 	t.Cleanup(func() { _, _ = kubectl(context.Background(), kube, "", "delete", "namespace", limited, "--wait=false") })
 	controller{
@@ -123,10 +125,12 @@ func TestGPUs(t *testing.T) {
 		}
 	}
 	patch := fmt.Sprintf(`{"status":{"allocatable":{"nvidia.com/gpu":"%d"}}}`, cluster.GPUs-3)
-	_, err := kube.Client.CoreV1().Nodes().Patch(t.Context(), node, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "status")
+	_, err := kube.Client.CoreV1().Nodes().Patch(t.Context(), node,
+		types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "status")
 	must(t, err)
 	wait.For(t, "an event on the node", func() (bool, string) {
-		notes, err := kubectl(t.Context(), kube, "", "get", "events", "-A", "--field-selector", "involvedObject.name="+node+",reason=Retaining", "-o", "custom-columns=NOTE:.message")
+		notes, err := kubectl(t.Context(), kube, "", "get", "events", "-A", "--field-selector",
+			"involvedObject.name="+node+",reason=Retaining", "-o", "custom-columns=NOTE:.message")
 		must(t, err)
 		return strings.Contains(notes, "5 nvidia.com/gpu are allocatable, and its pods use 8"), notes
 	})
@@ -183,7 +187,8 @@ func TestGPUs(t *testing.T) {
 		return len(waiting) == 0, fmt.Sprintf("%d are pending", len(waiting))
 	})
 	for name := range steady {
-		if events := strings.Join(eventsOf(t, pool, name), "\n"); strings.Contains(events, "NotElastic") || strings.Contains(events, "NotWholeNodes") {
+		events := strings.Join(eventsOf(t, pool, name), "\n")
+		if strings.Contains(events, "NotElastic") || strings.Contains(events, "NotWholeNodes") {
 			t.Errorf("%s: %s", name, events)
 		}
 	}

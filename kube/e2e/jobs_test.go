@@ -46,7 +46,8 @@ func resourceOf(name string) schema.GroupVersionResource {
 func newPool(t *testing.T, name string, nodes int) {
 	t.Helper()
 	must(t, kube.AddNodes(t.Context(), name, nodes))
-	_, err := kube.Client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	_, err := kube.Client.CoreV1().Namespaces().Create(t.Context(),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 	must(t, err)
 	t.Cleanup(func() {
 		ctx := context.Background()
@@ -68,8 +69,8 @@ type job struct {
 	annotations map[string]string
 	pods        map[string]string // annotations of its pods
 	unlabelled  bool
-	// queue is the LocalQueue of Kueue, and priority its WorkloadPriorityClass; "" means none. managedBy is the controller that creates the pods; nil
-	// means the Job controller.
+	// queue is the LocalQueue of Kueue, and priority its WorkloadPriorityClass; "" means none. managedBy is the
+	// controller that creates the pods; nil means the Job controller.
 	queue     string
 	priority  string
 	managedBy *string
@@ -134,7 +135,8 @@ func (j job) submit(t *testing.T, pool string) {
 func (j job) create(t *testing.T, pool string, options metav1.CreateOptions) error {
 	t.Helper()
 	metadata := j.metadata(pool)
-	_, err := kube.Client.BatchV1().Jobs(metadata.Namespace).Create(t.Context(), &batchv1.Job{ObjectMeta: metadata, Spec: j.indexed(pool)}, options)
+	_, err := kube.Client.BatchV1().Jobs(metadata.Namespace).Create(t.Context(),
+		&batchv1.Job{ObjectMeta: metadata, Spec: j.indexed(pool)}, options)
 	return err
 }
 
@@ -232,7 +234,8 @@ func targets(t *testing.T, pool string) map[string]int {
 	t.Helper()
 	found := map[string]int{}
 	for _, name := range kinds.Names() {
-		list, err := dynamicClient(t, kube.Config).Resource(resourceOf(name)).Namespace(pool).List(t.Context(), metav1.ListOptions{LabelSelector: poolLabel})
+		list, err := dynamicClient(t, kube.Config).Resource(resourceOf(name)).Namespace(pool).List(t.Context(),
+			metav1.ListOptions{LabelSelector: poolLabel})
 		if apierrors.IsNotFound(err) {
 			continue // No test has started the controller of this kind.
 		}

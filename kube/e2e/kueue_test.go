@@ -81,7 +81,8 @@ func setQueue(t *testing.T, name string, nodes int, borrows ...string) {
 		}
 	}
 	wait.For(t, "Kueue's webhooks", func() (bool, string) {
-		_, err := kubectl(t.Context(), kube, fmt.Sprintf(clusterQueue, name, cohort, cluster.GPUs*nodes, limit), "apply", "--server-side", "-f", "-")
+		_, err := kubectl(t.Context(), kube, fmt.Sprintf(clusterQueue, name, cohort, cluster.GPUs*nodes, limit),
+			"apply", "--server-side", "-f", "-")
 		return err == nil, fmt.Sprint(err)
 	})
 }
@@ -101,7 +102,8 @@ func untilEvent(t *testing.T, job, reason, text string) {
 	t.Helper()
 	wait.For(t, "an event on "+job, func() (bool, string) {
 		list := eventsOf(t, kueue, job)
-		return slices.ContainsFunc(list, func(e string) bool { return strings.HasPrefix(e, reason+": ") && strings.Contains(e, text) }), fmt.Sprint(list)
+		return slices.ContainsFunc(list, func(e string) bool { return strings.HasPrefix(e, reason+": ") && strings.Contains(e, text) }),
+			fmt.Sprint(list)
 	})
 }
 
@@ -133,14 +135,16 @@ func TestKueue(t *testing.T) {
 		name, settle, more string
 		run                func(t *testing.T)
 	}{
-		{"quota", "", "", kueueQuota}, {"cohort", "", "", kueueCohort}, {"cohort quota", "10s", "", kueueCohortQuota}, {"not ours", "10s", "", kueueNotOurs},
+		{"quota", "", "", kueueQuota}, {"cohort", "", "", kueueCohort},
+		{"cohort quota", "10s", "", kueueCohortQuota}, {"not ours", "10s", "", kueueNotOurs},
 		{"RayCluster", "", "", kueueRayCluster}, {"RayJob", "", "", kueueRayJob}, {"preemption", "", "", kueuePreemption},
 		{"GPUs", "", ", count: units", kueueGPUs}, {"example", "", "", kueueExample}, {"flavors", "", "", kueueFlavors},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			controller{pool: pool, account: release, kinds: "Job, RayCluster", kueue: true, settle: test.settle, more: test.more}.start(t)
 			test.run(t)
-			must(t, kube.Client.BatchV1().Jobs(pool).DeleteCollection(t.Context(), metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)}, metav1.ListOptions{}))
+			must(t, kube.Client.BatchV1().Jobs(pool).DeleteCollection(t.Context(),
+				metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)}, metav1.ListOptions{}))
 			untilAdmitted(t, "nothing", map[string]int{})
 		})
 	}
@@ -187,7 +191,8 @@ func kueueQuota(t *testing.T) {
 	untilAdmitted(t, "room for a job that is not elastic", map[string]int{"first": 4, "rigid": 4})
 	untilEvent(t, "rigid", "KueueOwned", "")
 	// Kueue suspends it if its size changes, as the event states.
-	_, err := kubectl(t.Context(), kube, "", "-n", kueue, "patch", "job", "rigid", "--type=merge", `-p={"spec":{"parallelism":2,"completions":2}}`)
+	_, err := kubectl(t.Context(), kube, "", "-n", kueue, "patch", "job",
+		"rigid", "--type=merge", `-p={"spec":{"parallelism":2,"completions":2}}`)
 	must(t, err)
 	wait.For(t, "Kueue stops it", func() (bool, string) {
 		list := eventsOf(t, kueue, "rigid")
@@ -291,7 +296,8 @@ func kueueRayCluster(t *testing.T) {
 apiVersion: ray.io/v1
 spec:
   headGroupSpec: {rayStartParams: {}, template: {spec: {containers: [{name: head, image: head}]}}}
-  workerGroupSpecs: [{groupName: gpu, replicas: SIZE, numOfHosts: %d, minReplicas: 0, maxReplicas: %d, rayStartParams: {}, template: POD}]`, hosts, 8/hosts)}
+  workerGroupSpecs: [{groupName: gpu, replicas: SIZE, numOfHosts: %d, minReplicas: 0,
+    maxReplicas: %d, rayStartParams: {}, template: POD}]`, hosts, 8/hosts)}
 		must(t, ray.create(t, kueue, "RayCluster", "ray", 2/hosts, 100))
 		untilAdmitted(t, "the RayCluster uses the whole quota", map[string]int{"ray": 8})
 		before := runningHead(t)
@@ -320,7 +326,9 @@ spec:
 // runningHead returns the UID of the running head of a RayCluster.
 func runningHead(t *testing.T) (uid types.UID) {
 	t.Helper()
-	list, err := kube.Client.CoreV1().Pods(kueue).List(t.Context(), metav1.ListOptions{LabelSelector: "ray.io/node-type=head", FieldSelector: "status.phase=Running"})
+	list, err := kube.Client.CoreV1().Pods(kueue).List(t.Context(), metav1.ListOptions{
+		LabelSelector: "ray.io/node-type=head", FieldSelector: "status.phase=Running",
+	})
 	must(t, err)
 	for i := range list.Items {
 		uid = list.Items[i].UID
@@ -348,7 +356,8 @@ spec:
   entrypoint: train
   rayClusterSpec:
     headGroupSpec: {rayStartParams: {}, template: {spec: {containers: [{name: head, image: head}]}}}
-    workerGroupSpecs: [{groupName: gpu, replicas: 2, minReplicas: 2, maxReplicas: 8, rayStartParams: {}, template: %s}]`, poolLabel, pod), "apply", "--server-side", "-f", "-")
+    workerGroupSpecs: [{groupName: gpu, replicas: 2, minReplicas: 2, maxReplicas: 8,
+      rayStartParams: {}, template: %s}]`, poolLabel, pod), "apply", "--server-side", "-f", "-")
 	must(t, err)
 	wait.For(t, "the workers of the RayJob", func() (bool, string) {
 		byJob, running := pods(t, kueue)
@@ -373,7 +382,8 @@ spec:
 func kueuePreemption(t *testing.T) {
 	t.Helper()
 	setQueue(t, "team", 8)
-	_, err := kubectl(t.Context(), kube, "", "patch", "clusterqueue", "team", "--type=merge", `-p={"spec":{"preemption":{"withinClusterQueue":"LowerPriority"}}}`)
+	_, err := kubectl(t.Context(), kube, "", "patch", "clusterqueue", "team",
+		"--type=merge", `-p={"spec":{"preemption":{"withinClusterQueue":"LowerPriority"}}}`)
 	must(t, err)
 	_, err = kubectl(t.Context(), kube, `
 apiVersion: kueue.x-k8s.io/v1beta2

@@ -94,7 +94,8 @@ func prepare(ctx context.Context, directory string) (err error) {
 // pools are the pools of all tests except TestOperators. An account can write only to jobs in the pools of its release.
 var pools = []string{
 	"crash", "restarted", "two", "decisions", "recommend", "rights", "storm", "thousand", "fixed", "elastic",
-	"tenants", "unused", "scaling", "gpus", "gpu-groups", typedPool, "least-allocated", "most-allocated", "gang", "torchrun", "later-jobset", "later-trainjob", "index", "webhook", kueue,
+	"tenants", "unused", "scaling", "gpus", "gpu-groups", typedPool, "least-allocated",
+	"most-allocated", "gang", "torchrun", "later-jobset", "later-trainjob", "index", "webhook", kueue,
 }
 
 // install installs the chart of the controller for all kinds of jobs and all pools.

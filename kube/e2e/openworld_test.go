@@ -31,7 +31,8 @@ spec:
   suspend: true
   replicatedJobs:
   - name: init
-    template: {spec: {template: {metadata: {annotations: {test/run-for: 40s}}, spec: {restartPolicy: OnFailure, containers: [{name: init, image: init}]}}}}
+    template: {spec: {template: {metadata: {annotations: {test/run-for: 40s}},
+      spec: {restartPolicy: OnFailure, containers: [{name: init, image: init}]}}}}
   - name: node
     dependsOn: [{name: init, status: Complete}]
     template: {spec: {completionMode: Indexed, parallelism: SIZE, completions: SIZE, podReplacementPolicy: Failed, template: POD}}`,
@@ -94,12 +95,15 @@ func TestPodsThatStartLater(t *testing.T) {
 				return byJob["other"] == 8, fmt.Sprintf("%v, %d run", byJob, running)
 			})
 			wait.For(t, "the workers", func() (bool, string) {
-				list, err := kube.Client.CoreV1().Pods(pool).List(t.Context(), metav1.ListOptions{LabelSelector: "jobset.sigs.k8s.io/replicatedjob-name=node", FieldSelector: "status.phase=Running"})
+				list, err := kube.Client.CoreV1().Pods(pool).List(t.Context(), metav1.ListOptions{
+					LabelSelector: "jobset.sigs.k8s.io/replicatedjob-name=node", FieldSelector: "status.phase=Running",
+				})
 				must(t, err)
 				return len(list.Items) > 0, fmt.Sprintf("%d workers run", len(list.Items))
 			})
 			for _, w := range writesSince(t, before, release) {
-				if w.ObjectRef.Namespace == pool && w.ObjectRef.Name == "later" && strings.Contains(string(w.RequestObject), `"/spec/suspend","value":true`) {
+				if w.ObjectRef.Namespace == pool && w.ObjectRef.Name == "later" &&
+					strings.Contains(string(w.RequestObject), `"/spec/suspend","value":true`) {
 					t.Errorf("the controller suspended it: %s", w.RequestObject)
 				}
 			}
@@ -114,11 +118,14 @@ func TestFailedIndex(t *testing.T) {
 	j := job{name: "indexed", size: 4, running: true, annotations: elastic(100)}
 	spec := j.indexed(pool)
 	spec.BackoffLimitPerIndex, spec.MaxFailedIndexes = new(int32(0)), new(int32(1))
-	_, err := kube.Client.BatchV1().Jobs(pool).Create(t.Context(), &batchv1.Job{ObjectMeta: j.metadata(pool), Spec: spec}, metav1.CreateOptions{})
+	_, err := kube.Client.BatchV1().Jobs(pool).Create(t.Context(),
+		&batchv1.Job{ObjectMeta: j.metadata(pool), Spec: spec}, metav1.CreateOptions{})
 	must(t, err)
 	untilPods(t, pool, map[string]int{"indexed": 4})
 	controller{pool: pool, account: release, settle: "5s"}.start(t)
-	list, err := kube.Client.CoreV1().Pods(pool).List(t.Context(), metav1.ListOptions{LabelSelector: batchv1.JobCompletionIndexAnnotation + "=0"})
+	list, err := kube.Client.CoreV1().Pods(pool).List(t.Context(), metav1.ListOptions{
+		LabelSelector: batchv1.JobCompletionIndexAnnotation + "=0",
+	})
 	must(t, err)
 	pod := &list.Items[0]
 	pod.Status.Phase = corev1.PodFailed
@@ -126,7 +133,8 @@ func TestFailedIndex(t *testing.T) {
 	must(t, err)
 	wait.For(t, "an event Completing", func() (bool, string) {
 		list := eventsOf(t, pool, "indexed")
-		return slices.ContainsFunc(list, func(e string) bool { return strings.HasPrefix(e, "Completing: keeps its 4 nodes: 1 of its 4 pods") }), strings.Join(list, "\n")
+		return slices.ContainsFunc(list,
+			func(e string) bool { return strings.HasPrefix(e, "Completing: keeps its 4 nodes: 1 of its 4 pods") }), strings.Join(list, "\n")
 	})
 	sleep(t.Context(), 20*time.Second)
 	untilPods(t, pool, map[string]int{"indexed": 3})
@@ -148,7 +156,8 @@ func TestSlowWebhook(t *testing.T) {
 		webhook.Close()
 	})
 	job{name: "slow", size: 2, annotations: elastic(50)}.submit(t, pool)
-	_, err := kube.Client.BatchV1().Jobs(pool).Patch(t.Context(), "slow", types.MergePatchType, []byte(`{"metadata":{"labels":{"test/slow":"true"}}}`), metav1.PatchOptions{})
+	_, err := kube.Client.BatchV1().Jobs(pool).Patch(t.Context(), "slow", types.MergePatchType,
+		[]byte(`{"metadata":{"labels":{"test/slow":"true"}}}`), metav1.PatchOptions{})
 	must(t, err)
 	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: webhook.Certificate().Raw})
 	_, err = kubectl(t.Context(), kube, fmt.Sprintf(`

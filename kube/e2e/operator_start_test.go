@@ -113,7 +113,9 @@ func define(ctx context.Context, c *cluster.Cluster, directory string) error {
 
 // prepareOperator creates the files and objects that a controller needs, and returns its arguments and whether it has
 // webhooks.
-func prepareOperator(ctx context.Context, c *cluster.Cluster, name, directory, webhookPort, healthPort string) (arguments []string, webhooks bool, err error) {
+func prepareOperator(
+	ctx context.Context, c *cluster.Cluster, name, directory, webhookPort, healthPort string,
+) (arguments []string, webhooks bool, err error) {
 	health, config := "127.0.0.1:"+healthPort, ""
 	switch name {
 	case jobSet:
@@ -230,7 +232,8 @@ func kueueWebhooks(all []any) (kept []any) {
 	for _, element := range all {
 		webhook, _ := element.(map[string]any)
 		switch path, _, _ := unstructured.NestedString(webhook, "clientConfig", "service", "path"); {
-		case strings.HasSuffix(path, "-batch-v1-job"), strings.HasSuffix(path, "-ray-io-v1-raycluster"), strings.HasSuffix(path, "-ray-io-v1-rayjob"):
+		case strings.HasSuffix(path, "-batch-v1-job"),
+			strings.HasSuffix(path, "-ray-io-v1-raycluster"), strings.HasSuffix(path, "-ray-io-v1-rayjob"):
 			webhook["namespaceSelector"] = map[string]any{"matchLabels": map[string]any{"kubernetes.io/metadata.name": kueue}}
 			kept = append(kept, webhook)
 		case strings.Contains(path, "-kueue-x-k8s-io-"):

@@ -196,7 +196,8 @@ func TestOperators(t *testing.T) {
 			}
 			config := asAccount(t, release)
 			a := account{clientOf(t, config), dynamicClient(t, config), pool}
-			for _, patch := range append([]string{`{"metadata":{"labels":{"x":"y"}}}`, `{"metadata":{"annotations":{"elastalloc.dev/work":"2h"}}}`}, test.forbidden...) {
+			for _, patch := range append([]string{`{"metadata":{"labels":{"x":"y"}}}`,
+				`{"metadata":{"annotations":{"elastalloc.dev/work":"2h"}}}`}, test.forbidden...) {
 				if err := a.patch(resourceOf(kind), "first", patch); err == nil || !strings.Contains(err.Error(), "ValidatingAdmissionPolicy") {
 					t.Errorf("the policy does not reject %s of its account: %v", patch, err)
 				}
@@ -252,7 +253,8 @@ func setRemaining(t *testing.T, kind, pool, short string) {
 		} else {
 			annotations += fmt.Sprintf(`,"elastalloc.dev/work":"%dh"`, hours)
 		}
-		_, err := jobs.Patch(t.Context(), name, types.MergePatchType, []byte(`{"metadata":{"annotations":{`+annotations+`}}}`), metav1.PatchOptions{})
+		_, err := jobs.Patch(t.Context(), name, types.MergePatchType,
+			[]byte(`{"metadata":{"annotations":{`+annotations+`}}}`), metav1.PatchOptions{})
 		must(t, err)
 	}
 }

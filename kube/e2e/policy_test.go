@@ -62,7 +62,8 @@ func TestRights(t *testing.T) {
 	jobs := batchv1.SchemeGroupVersion.WithResource("jobs")
 	ctx := t.Context()
 	size := `{"spec":{"parallelism":4,"completions":4}}`
-	start := `{"metadata":{"annotations":{"elastalloc.dev/target":"4","elastalloc.dev/decision":"{}"}},"spec":{"parallelism":4,"completions":4,"suspend":false}}`
+	start := `{"metadata":{"annotations":{"elastalloc.dev/target":"4","elastalloc.dev/decision":"{}"}},` +
+		`"spec":{"parallelism":4,"completions":4,"suspend":false}}`
 	resizeSet := `[{"op":"replace","path":"/spec/replicatedJobs/0/template/spec/parallelism","value":4},` +
 		`{"op":"replace","path":"/spec/replicatedJobs/0/template/spec/completions","value":4},` +
 		`{"op":"replace","path":"/spec/suspend","value":false},{"op":"add","path":"/metadata/annotations/elastalloc.dev~1target","value":"4"}]`
@@ -81,7 +82,8 @@ func TestRights(t *testing.T) {
 		return `{"spec":{"template":{"spec":{"nodeSelector":` + selector + `}}}}`
 	}
 	resizes := []act{
-		patch(jobs, "mine", onType(`{"gpu":"h100"}`)), patch(jobSets, "set", workers("add", "/template/spec/template/spec/nodeSelector/gpu", `"h100"`)),
+		patch(jobs, "mine", onType(`{"gpu":"h100"}`)),
+		patch(jobSets, "set", workers("add", "/template/spec/template/spec/nodeSelector/gpu", `"h100"`)),
 		patch(jobs, "mine", size), patch(jobs, "mine", start), patch(jobs, "mine", `{"spec":{"suspend":false}}`),
 		patch(jobSets, "set", resizeSet), patch(jobSets, "set", `{"spec":{"suspend":false}}`),
 	}
@@ -107,11 +109,13 @@ func TestRights(t *testing.T) {
 		patch(jobs, "mine", `{"spec":{"backoffLimit":0}}`),
 		patch(jobs, "mine", `{"spec":{"template":{"metadata":{"labels":{"x":"y"}}}}}`),
 		patch(jobs, "mine", `{"spec":{"template":{"spec":{"nodeSelector":{"pool":"other"}}}}}`),
-		patch(jobs, "mine", onType(`{"gpu":"tpu"}`)), patch(jobs, "mine", onType(`{"gpu":"h100","zone":"b"}`)), patch(jobs, "mine", onType(`{"gpu":"h100","pool":null}`)),
+		patch(jobs, "mine", onType(`{"gpu":"tpu"}`)), patch(jobs, "mine", onType(`{"gpu":"h100","zone":"b"}`)),
+		patch(jobs, "mine", onType(`{"gpu":"h100","pool":null}`)),
 		patch(jobs, "mine", onType(`{"gpu":"h100"},"tolerations":[{"operator":"Exists"}]`)),
 		patch(jobSets, "set", workers("add", "/template/spec/template/spec/nodeSelector/gpu", `"tpu"`)),
 		patch(jobs, "mine", `{"spec":{"parallelism":4}}`),
-		patch(jobs, "mine", `{"spec":{"parallelism":100000,"completions":100000}}`), patch(jobs, "mine", `{"spec":{"parallelism":0,"completions":0}}`),
+		patch(jobs, "mine", `{"spec":{"parallelism":100000,"completions":100000}}`),
+		patch(jobs, "mine", `{"spec":{"parallelism":0,"completions":0}}`),
 		patch(jobs, "others", size), patch(jobs, "others", note),
 		patch(jobs, "mine", `{"metadata":{"labels":{"elastalloc.dev/pool":"other"}}}`),
 		patch(jobs, "mine", `{"metadata":{"labels":{"x":"y"}}}`),
@@ -141,7 +145,8 @@ func TestRights(t *testing.T) {
 			return err
 		}},
 		{"create a job", func(a account) error {
-			_, err := a.BatchV1().Jobs(pool).Create(ctx, &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "new"}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			_, err := a.BatchV1().Jobs(pool).Create(ctx, &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "new"}},
+				metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 			return err
 		}},
 		{"delete a job", func(a account) error {
@@ -167,7 +172,8 @@ func TestRights(t *testing.T) {
 		}},
 		{"patch a pod", func(a account) error { return a.patch(corev1.SchemeGroupVersion.WithResource("pods"), "x", note) }},
 		{"cordon a node", func(a account) error {
-			_, err := a.CoreV1().Nodes().Patch(ctx, "rights-000", types.MergePatchType, []byte(`{"spec":{"unschedulable":true}}`), metav1.PatchOptions{})
+			_, err := a.CoreV1().Nodes().Patch(ctx, "rights-000", types.MergePatchType,
+				[]byte(`{"spec":{"unschedulable":true}}`), metav1.PatchOptions{})
 			return err
 		}},
 		{"delete a node", func(a account) error { return a.CoreV1().Nodes().Delete(ctx, "rights-000", metav1.DeleteOptions{}) }},
@@ -177,7 +183,8 @@ func TestRights(t *testing.T) {
 			return err
 		}},
 		{"write a ConfigMap", func(a account) error {
-			_, err := a.CoreV1().ConfigMaps(namespace).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "x"}}, metav1.CreateOptions{})
+			_, err := a.CoreV1().ConfigMaps(namespace).Create(ctx,
+				&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "x"}}, metav1.CreateOptions{})
 			return err
 		}},
 		{"make a token", func(a account) error {
@@ -185,7 +192,8 @@ func TestRights(t *testing.T) {
 			return err
 		}},
 		{"a Lease of another namespace", func(a account) error {
-			_, err := a.CoordinationV1().Leases("kube-system").Create(ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "x"}}, metav1.CreateOptions{})
+			_, err := a.CoordinationV1().Leases("kube-system").Create(ctx,
+				&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "x"}}, metav1.CreateOptions{})
 			return err
 		}},
 		{"a Lease of another name", func(a account) error {
@@ -193,14 +201,16 @@ func TestRights(t *testing.T) {
 			return err
 		}},
 		{"its own role", func(a account) error {
-			_, err := a.RbacV1().ClusterRoles().Patch(ctx, release+"."+namespace, types.MergePatchType, []byte(`{"rules":[]}`), metav1.PatchOptions{})
+			_, err := a.RbacV1().ClusterRoles().Patch(ctx, release+"."+namespace,
+				types.MergePatchType, []byte(`{"rules":[]}`), metav1.PatchOptions{})
 			return err
 		}},
 		{"its own policy", func(a account) error {
 			return a.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Delete(ctx, "jobs."+release+"."+namespace, metav1.DeleteOptions{})
 		}},
 		{"its own deployment", func(a account) error {
-			_, err := a.AppsV1().Deployments(namespace).Patch(ctx, release, types.MergePatchType, []byte(`{"spec":{"replicas":9}}`), metav1.PatchOptions{})
+			_, err := a.AppsV1().Deployments(namespace).Patch(ctx, release,
+				types.MergePatchType, []byte(`{"spec":{"replicas":9}}`), metav1.PatchOptions{})
 			return err
 		}},
 	}

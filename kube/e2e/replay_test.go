@@ -118,7 +118,8 @@ func TestReplay(t *testing.T) {
 			gpuHours(row.allocated), gpuHours(row.trained), gpuHours(time.Duration(*replayNodes)*day-row.allocated))
 	}
 	w.Flush()
-	t.Logf("%d jobs, %d nodes of %d GPUs, a day in %v (%.0f times as fast)\n%s", len(elastic.jobs), *replayNodes, cluster.GPUs, *replayDay, compress, &table)
+	t.Logf("%d jobs, %d nodes of %d GPUs, a day in %v (%.0f times as fast)\n%s",
+		len(elastic.jobs), *replayNodes, cluster.GPUs, *replayDay, compress, &table)
 	t.Logf("sum of JCT: %.0f h less (%.1f%%); idle GPU hours: %.0f less", (f.total - e.total).Hours(),
 		100*(f.total-e.total).Seconds()/f.total.Seconds(), cluster.GPUs*(e.allocated-f.allocated).Hours())
 	if e.total >= f.total {
@@ -181,7 +182,8 @@ func newReplayedPool(t *testing.T, pool string, workload sim.Workload) *replayed
 	for i := range workload.Jobs {
 		job := &workload.Jobs[i]
 		a.jobs = append(a.jobs, &replayedJob{
-			WorkloadJob: job, course: sim.NewProgress(job, nil), succeed: map[types.UID]bool{}, result: sim.JobResult{ID: job.ID, Submit: job.Submit, End: -1},
+			WorkloadJob: job, course: sim.NewProgress(job, nil), succeed: map[types.UID]bool{},
+			result: sim.JobResult{ID: job.ID, Submit: job.Submit, End: -1},
 		})
 	}
 	return a
@@ -231,7 +233,8 @@ func (a *replayedPool) metrics(now time.Duration) string {
 	var text strings.Builder
 	for _, p := range a.jobs {
 		if p.running > 0 {
-			fmt.Fprintf(&text, "training_progress_ratio{namespace=%q,job_name=%q} %g\n", a.pool, p.ID, p.course.Served(now).Seconds()/p.Demand.Seconds())
+			fmt.Fprintf(&text, "training_progress_ratio{namespace=%q,job_name=%q} %g\n",
+				a.pool, p.ID, p.course.Served(now).Seconds()/p.Demand.Seconds())
 		}
 	}
 	return text.String()
@@ -366,7 +369,9 @@ type decompressed struct {
 
 func (d *decompressed) Allocate(ctx context.Context, r *elastallocv1.AllocateRequest) (*elastallocv1.AllocateResponse, error) {
 	for _, job := range r.GetSnapshot().GetJobs() {
-		for _, duration := range []*durationpb.Duration{job.GetRemainingEta(), job.GetTrainingTime(), job.GetWaitingTime(), job.GetRestartTime()} {
+		for _, duration := range []*durationpb.Duration{
+			job.GetRemainingEta(), job.GetTrainingTime(), job.GetWaitingTime(), job.GetRestartTime(),
+		} {
 			if duration != nil {
 				longer := durationpb.New(time.Duration(d.compress * float64(duration.AsDuration())))
 				duration.Seconds, duration.Nanos = longer.GetSeconds(), longer.GetNanos()

@@ -65,7 +65,8 @@ func (a *autoscaler) round(ctx context.Context) error {
 	defer a.mu.Unlock()
 	leaving := 0 // A tainted node may be replaced before it is removed, because pods were assigned to it.
 	for i := range nodes.Items {
-		if slices.ContainsFunc(nodes.Items[i].Spec.Taints, func(taint corev1.Taint) bool { return taint.Key == spotNotice || taint.Key == scaleDown }) {
+		if slices.ContainsFunc(nodes.Items[i].Spec.Taints,
+			func(taint corev1.Taint) bool { return taint.Key == spotNotice || taint.Key == scaleDown }) {
 			leaving++
 		}
 	}
@@ -105,7 +106,8 @@ func (a *autoscaler) until(what string, want int) {
 		nodes, err := kube.Client.CoreV1().Nodes().List(a.t.Context(), metav1.ListOptions{LabelSelector: "pool=" + a.pool})
 		must(a.t, err)
 		byJob, running := pods(a.t, a.pool)
-		return len(nodes.Items) == want && running == want, fmt.Sprintf("%d nodes, pods %v of which %d run; want %d", len(nodes.Items), byJob, running, want)
+		return len(nodes.Items) == want && running == want,
+			fmt.Sprintf("%d nodes, pods %v of which %d run; want %d", len(nodes.Items), byJob, running, want)
 	})
 }
 

@@ -88,7 +88,8 @@ func TestSchedulerScoring(t *testing.T) {
 		for _, waited := range s.waited {
 			longest, sum = max(longest, waited), sum+waited
 		}
-		t.Logf("%s: %d of %d pods had no node although enough GPUs were free, for %.0f s in total and at most %.0f s; the last job completed after %.0f s",
+		t.Logf("%s: %d of %d pods had no node although enough GPUs were free, for "+
+			"%.0f s in total and at most %.0f s; the last job completed after %.0f s",
 			s.pool, len(s.waited), len(s.pods), sum.Seconds(), longest.Seconds(), s.completed.Sub(start).Seconds())
 	}
 }
@@ -125,7 +126,8 @@ func (s *scored) submit(t *testing.T, name string, perPod int, runs time.Duratio
 	j := job{name: name, size: 1, annotations: map[string]string{"elastalloc.dev/work": runs.String(), "elastalloc.dev/nodes": "1,2,4"}}
 	spec := j.indexed(s.pool)
 	spec.Template = s.template(perPod, map[string]string{"test/run-for": runs.String(), "test/stop-delay": "1s"})
-	_, err := kube.Client.BatchV1().Jobs(s.pool).Create(t.Context(), &batchv1.Job{ObjectMeta: j.metadata(s.pool), Spec: spec}, metav1.CreateOptions{})
+	_, err := kube.Client.BatchV1().Jobs(s.pool).Create(t.Context(),
+		&batchv1.Job{ObjectMeta: j.metadata(s.pool), Spec: spec}, metav1.CreateOptions{})
 	must(t, err)
 	s.jobs[name] = true
 }

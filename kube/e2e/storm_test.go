@@ -59,7 +59,8 @@ func TestStorm(t *testing.T) {
 			}
 		case 0, 1: // Delete a job, if it exists and is a Job.
 			background := metav1.DeletePropagationBackground
-			_ = kube.Client.BatchV1().Jobs(pool).Delete(ctx, fmt.Sprintf("job-%03d", 1+random.IntN(submitted+1)), metav1.DeleteOptions{PropagationPolicy: &background})
+			_ = kube.Client.BatchV1().Jobs(pool).Delete(ctx, fmt.Sprintf("job-%03d", 1+random.IntN(submitted+1)),
+				metav1.DeleteOptions{PropagationPolicy: &background})
 		case 2: // Change the work of a job.
 			patch := fmt.Sprintf(`{"metadata":{"annotations":{"elastalloc.dev/work":"%dh"}}}`, 1+random.IntN(200))
 			_, _ = kube.Client.BatchV1().Jobs(pool).Patch(ctx, fmt.Sprintf("job-%03d", 1+random.IntN(submitted+1)),
@@ -77,7 +78,8 @@ func TestStorm(t *testing.T) {
 			if !drained[node] && len(lost)+len(drained) < nodes/3 {
 				drained[node] = true
 				must(t, setCordoned(ctx, name, true))
-				_ = kube.Client.CoreV1().Pods(pool).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{FieldSelector: "spec.nodeName=" + name})
+				_ = kube.Client.CoreV1().Pods(pool).DeleteCollection(ctx, metav1.DeleteOptions{},
+					metav1.ListOptions{FieldSelector: "spec.nodeName=" + name})
 			} else if drained[node] {
 				delete(drained, node)
 				must(t, setCordoned(ctx, name, false))

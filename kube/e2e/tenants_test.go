@@ -21,12 +21,14 @@ import (
 func TestTenants(t *testing.T) {
 	const pool, greedy, nodes = "tenants", "tenants-greedy", 8
 	newPool(t, pool, nodes)
-	_, err := kube.Client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: greedy}}, metav1.CreateOptions{})
+	_, err := kube.Client.CoreV1().Namespaces().Create(t.Context(),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: greedy}}, metav1.CreateOptions{})
 	must(t, err)
 	t.Cleanup(func() { _, _ = kubectl(context.Background(), kube, "", "delete", "namespace", greedy, "--wait=false") })
 	controller{
 		pool: pool, account: release,
-		more: fmt.Sprintf(", groups: [{name: modest, namespaces: [%s]}, {name: greedy, namespaces: [%s], limit: 2, maxWeight: 10}]", pool, greedy),
+		more: fmt.Sprintf(", groups: [{name: modest, namespaces: [%s]}, {name: greedy, namespaces: [%s], limit: 2, maxWeight: 10}]",
+			pool, greedy),
 	}.start(t)
 	for _, name := range []string{"first", "second"} {
 		annotations := elastic(100)
@@ -70,8 +72,10 @@ func TestTenants(t *testing.T) {
 		"weight": with("weight", "1e12"), "work": with("work", "1s"), "decision": forged,
 	} {
 		wait.For(t, "a rejection because of its "+annotation, func() (bool, string) {
-			err := job{name: "another", size: 1, namespace: greedy, annotations: annotations}.create(t, pool, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-			return err != nil && strings.Contains(err.Error(), "'elastalloc-tenants'") && strings.Contains(err.Error(), "elastalloc.dev/"+annotation), fmt.Sprint(err)
+			err := job{name: "another", size: 1, namespace: greedy, annotations: annotations}.create(t,
+				pool, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			return err != nil && strings.Contains(err.Error(), "'elastalloc-tenants'") &&
+				strings.Contains(err.Error(), "elastalloc.dev/"+annotation), fmt.Sprint(err)
 		})
 	}
 	// Other jobs and the controller are not affected.

@@ -52,7 +52,8 @@ func TestTorchrun(t *testing.T) {
 	grace := int64(60)
 	spec.Template.Spec.TerminationGracePeriodSeconds = &grace
 	spec.Template.Spec.Containers[0].Command = []string{"/bin/sh", "-c", fmt.Sprintf(agent, ports[0])}
-	_, err = kube.Client.BatchV1().Jobs(pool).Create(t.Context(), &batchv1.Job{ObjectMeta: train.metadata(pool), Spec: spec}, metav1.CreateOptions{})
+	_, err = kube.Client.BatchV1().Jobs(pool).Create(t.Context(),
+		&batchv1.Job{ObjectMeta: train.metadata(pool), Spec: spec}, metav1.CreateOptions{})
 	must(t, err)
 
 	training := &training{log: filepath.Join(folder, "log")}

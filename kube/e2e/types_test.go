@@ -70,7 +70,9 @@ func TestNodeTypes(t *testing.T) {
 	untilOn(t, "h100", "job", "set")
 	for _, name := range []string{"job", "set"} {
 		events := strings.Join(eventsOf(t, typedPool, name), "\n")
-		for _, want := range []string{"Moving: suspend, freeing 1 nodes of type a100, to move to type h100", "Started: start with 1 nodes of type h100"} {
+		for _, want := range []string{
+			"Moving: suspend, freeing 1 nodes of type a100, to move to type h100", "Started: start with 1 nodes of type h100",
+		} {
 			if !strings.Contains(events, want) {
 				t.Errorf("the events of %s are %s; want %q", name, events, want)
 			}

@@ -23,7 +23,8 @@ func TestUnused(t *testing.T) {
 	newPool(t, pool, nodes)
 	pods2, gpus4 := resource.MustParse("2"), resource.MustParse("4")
 	for _, namespace := range []string{"unused-quota", "unused-range"} {
-		_, err := kube.Client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
+		_, err := kube.Client.CoreV1().Namespaces().Create(t.Context(),
+			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
 		must(t, err)
 		t.Cleanup(func() {
 			_, _ = kubectl(context.Background(), kube, "", "delete", "namespace", namespace, "--wait=false")
@@ -54,7 +55,8 @@ func TestUnused(t *testing.T) {
 	selects := job{name: "selects", size: 2, annotations: withSizes("2")}
 	spec := selects.indexed(pool)
 	spec.Template.Spec.NodeSelector["zone"] = "nowhere"
-	_, err = kube.Client.BatchV1().Jobs(pool).Create(t.Context(), &batchv1.Job{ObjectMeta: selects.metadata(pool), Spec: spec}, metav1.CreateOptions{})
+	_, err = kube.Client.BatchV1().Jobs(pool).Create(t.Context(),
+		&batchv1.Job{ObjectMeta: selects.metadata(pool), Spec: spec}, metav1.CreateOptions{})
 	must(t, err)
 	controller{pool: pool, account: release, settle: "5s"}.start(t)
 
@@ -68,7 +70,8 @@ func TestUnused(t *testing.T) {
 		"managed": {"NotElastic", "another controller creates its pods"}, "selects": {"Elsewhere", "matches no node of the pool"},
 	} {
 		wait.For(t, "an event on "+name, func() (bool, string) {
-			notes, err := kubectl(t.Context(), kube, "", "get", "events", "-A", "--field-selector", "involvedObject.name="+name, "-o", "custom-columns=REASON:.reason,NOTE:.message,TYPE:.type")
+			notes, err := kubectl(t.Context(), kube, "", "get", "events", "-A", "--field-selector",
+				"involvedObject.name="+name, "-o", "custom-columns=REASON:.reason,NOTE:.message,TYPE:.type")
 			must(t, err)
 			return strings.Contains(notes, want[0]) && strings.Contains(notes, want[1]), notes
 		})

@@ -76,7 +76,8 @@ func (s *Shape) setIndexed(spec *batchv1.JobSpec, jobs int, pointer string) erro
 		if spec.Completions != nil {
 			completions = fmt.Sprint(*spec.Completions)
 		}
-		return notElastic("completionMode is %q, parallelism %d and completions %s; completionMode must be Indexed, and the numbers must be equal and at least 1",
+		return notElastic("completionMode is %q, parallelism %d and completions %s; "+
+			"completionMode must be Indexed, and the numbers must be equal and at least 1",
 			mode, parallelism, completions)
 	}
 	// The API server rejects fewer completions than these fields need.

@@ -34,7 +34,8 @@ func TestVersions(t *testing.T) {
 		{"etcd", programs, "go.etcd.io/etcd/server/v3", "all", ""},
 		{"kwok", programs, "sigs.k8s.io/kwok", "all", ""},
 		{"JobSet", programs, "sigs.k8s.io/jobset", "TestDecisions, TestOperators/TrainJob, TestPodsThatStartLater", "JobSet"},
-		{"KubeRay", script, "github.com/ray-project/kuberay/ray-operator", "TestOperators/RayCluster, TestKueue/RayCluster, TestKueue/RayJob", "RayCluster"},
+		{"KubeRay", script, "github.com/ray-project/kuberay/ray-operator",
+			"TestOperators/RayCluster, TestKueue/RayCluster, TestKueue/RayJob", "RayCluster"},
 		{"training-operator", script, "github.com/kubeflow/training-operator", "TestOperators/PyTorchJob", "PyTorchJob"},
 		{"Kubeflow Trainer", script, "github.com/kubeflow/trainer/v2", "TestOperators/TrainJob, TestPodsThatStartLater", "TrainJob"},
 		{"Kueue", script, "sigs.k8s.io/kueue", "TestKueue", ""},
@@ -47,7 +48,8 @@ func TestVersions(t *testing.T) {
 		table += fmt.Sprintf("| %s | %s | %s |\n", row.name, found[1], row.tests)
 		tested[row.kind] = true
 		for _, k := range kinds.All() {
-			if named := regexp.MustCompile(`[0-9]+\.[0-9]+(\.[0-9]+)?`).FindString(k.Support.Versions); k.Name == row.kind && !strings.HasPrefix(found[1]+".", named+".") {
+			named := regexp.MustCompile(`[0-9]+\.[0-9]+(\.[0-9]+)?`).FindString(k.Support.Versions)
+			if k.Name == row.kind && !strings.HasPrefix(found[1]+".", named+".") {
 				t.Errorf("the table of kinds lists %s as tested with %s; it was tested with %s", k.Name, named, found[1])
 			}
 		}

@@ -189,7 +189,8 @@ func All() []Kind {
 				Size:     "`Worker.replicas`, up to `maxReplicas` of its `elasticPolicy`",
 				Pause:    "`runPolicy.suspend`",
 				Smallest: "`minReplicas`, and `runPolicy.schedulingPolicy.minAvailable` less its masters",
-				Fixed:    "`maxRestarts` of `elasticPolicy` is below 1, because a resize would fail it; `elasticPolicy` has `metrics`; a master requests the unit; or some of its pods have succeeded",
+				Fixed: "`maxRestarts` of `elasticPolicy` is below 1, because a resize would fail it; " +
+					"`elasticPolicy` has `metrics`; a master requests the unit; or some of its pods have succeeded",
 
 				managedBy: []string{"spec", "runPolicy", "managedBy"}, controller: "kubeflow.org/training-operator",
 			},
@@ -234,8 +235,8 @@ func Owner(job *unstructured.Unstructured) string {
 	return ""
 }
 
-// Read returns the shape of a job in a pool of the given unit. related is its child or its parent, if any. If the job cannot be resized, it returns
-// a NotElasticError and a shape that has at least the selector and the size.
+// Read returns the shape of a job in a pool of the given unit. related is its child or its parent, if any. If the job
+// cannot be resized, it returns a NotElasticError and a shape that has at least the selector and the size.
 func (k Kind) Read(job, related *unstructured.Unstructured, unit corev1.ResourceName) (Shape, error) {
 	s, err := k.read(job, related, unit)
 	s.Multiple, s.PerPod = max(s.Multiple, 1), 1

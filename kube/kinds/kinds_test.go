@@ -28,7 +28,8 @@ func parse(t *testing.T, text string) *unstructured.Unstructured {
 	if text == "" {
 		return nil
 	}
-	text = strings.ReplaceAll(text, "POD", `{spec: {terminationGracePeriodSeconds: 45, containers: [{name: a, resources: {limits: {nvidia.com/gpu: "8"}}}]}}`)
+	text = strings.ReplaceAll(text, "POD",
+		`{spec: {terminationGracePeriodSeconds: 45, containers: [{name: a, resources: {limits: {nvidia.com/gpu: "8"}}}]}}`)
 	var u unstructured.Unstructured
 	if err := yaml.Unmarshal([]byte("metadata: {name: train, namespace: default, resourceVersion: \"7\"}\n"+text), &u.Object); err != nil {
 		t.Fatal(err)
@@ -101,13 +102,18 @@ spec: {completionMode: Indexed, parallelism: 8, completions: 8, scheduling: {sch
 		},
 		"JobSet": {
 			kind: "JobSet", job: jobSet, size: 4, multiple: 1, selector: "jobset.sigs.k8s.io/replicatedjob-name",
-			resized: map[string]any{"spec.replicatedJobs.1.template.spec.parallelism": int64(2), "spec.replicatedJobs.1.template.spec.completions": int64(2)},
-			paused:  map[string]any{"spec.suspend": true},
+			resized: map[string]any{
+				"spec.replicatedJobs.1.template.spec.parallelism": int64(2), "spec.replicatedJobs.1.template.spec.completions": int64(2),
+			},
+			paused: map[string]any{"spec.suspend": true},
 		},
 		"JobSet of replicas": {
-			kind: "JobSet", job: strings.ReplaceAll(jobSet, "node, replicas: 1", "node, replicas: 2"), size: 8, multiple: 2, selector: "jobset.sigs.k8s.io/replicatedjob-name",
-			resized: map[string]any{"spec.replicatedJobs.1.template.spec.parallelism": int64(1), "spec.replicatedJobs.1.template.spec.completions": int64(1)},
-			paused:  map[string]any{"spec.suspend": true},
+			kind: "JobSet", job: strings.ReplaceAll(jobSet, "node, replicas: 1", "node, replicas: 2"),
+			size: 8, multiple: 2, selector: "jobset.sigs.k8s.io/replicatedjob-name",
+			resized: map[string]any{
+				"spec.replicatedJobs.1.template.spec.parallelism": int64(1), "spec.replicatedJobs.1.template.spec.completions": int64(1),
+			},
+			paused: map[string]any{"spec.suspend": true},
 		},
 		"RayCluster": {
 			kind: "RayCluster",
@@ -120,7 +126,9 @@ spec:
 `,
 			size: 4, min: 2, max: 16, multiple: 2, selector: "ray.io/group",
 			resized: map[string]any{"spec.workerGroupSpecs.1.replicas": int64(1)},
-			paused:  map[string]any{"spec.suspend": "<nil>", "spec.workerGroupSpecs.0.replicas": int64(3), "spec.workerGroupSpecs.1.replicas": int64(0)},
+			paused: map[string]any{
+				"spec.suspend": "<nil>", "spec.workerGroupSpecs.0.replicas": int64(3), "spec.workerGroupSpecs.1.replicas": int64(0),
+			},
 		},
 		"suspended RayCluster": {
 			kind: "RayCluster",
@@ -193,7 +201,8 @@ spec:
 				t.Errorf("selector is %v; want %s in it", s.Selector, test.selector)
 			}
 			units, err := s.InUnits()
-			if err != nil || units.Size != 8*test.size || units.Min != 8*test.min || units.Max != 8*test.max || units.Multiple != 8*test.multiple || units.StartSize != 8*test.start || units.PerPod != 8 {
+			if err != nil || units.Size != 8*test.size || units.Min != 8*test.min || units.Max != 8*test.max ||
+				units.Multiple != 8*test.multiple || units.StartSize != 8*test.start || units.PerPod != 8 {
 				t.Errorf("in units the shape is %+v, error %v", units, err)
 			}
 			check(t, kind, units, job.DeepCopy(), child.DeepCopy(), 16, test.resized)
@@ -287,28 +296,67 @@ func TestAwaits(t *testing.T) {
 func TestNotElastic(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ kind, job, child, want string }{
-		"Job not indexed":       {"Job", "kind: Job\nspec: {parallelism: 4, template: POD}", "", "must be Indexed"},
-		"Job of other tasks":    {"Job", "kind: Job\nspec: {completionMode: Indexed, parallelism: 4, completions: 100, template: POD}", "", "the numbers must be equal"},
-		"Job without the unit":  {"Job", "kind: Job\nspec: {completionMode: Indexed, parallelism: 1, completions: 1, template: {}}", "", "request no nvidia.com/gpu"},
-		"Job of MultiKueue":     {"Job", "kind: Job\nspec: {managedBy: kueue.x-k8s.io/multikueue, completionMode: Indexed, parallelism: 1, completions: 1, template: POD}", "", "another controller creates its pods"},
-		"JobSet of two":         {"JobSet", strings.ReplaceAll(jobSet, "{spec: {containers: [{name: a}]}}", "POD"), "", "several replicated jobs"},
-		"JobSet of none":        {"JobSet", "kind: JobSet\nspec: {}", "", "no replicated job"},
-		"JobSet with replicas":  {"JobSet", strings.ReplaceAll(jobSet, "node, replicas: 1", "node, replicas: 0"), "", "no replicas"},
-		"TrainJob so far":       {"TrainJob", "kind: TrainJob\nspec: {}", "", "no JobSet yet"},
-		"TrainJob of any size":  {"TrainJob", "kind: TrainJob\nspec: {}", jobSet, "numNodes is unset"},
-		"Ray's own autoscaler":  {"RayCluster", "kind: RayCluster\nspec: {enableInTreeAutoscaling: true, workerGroupSpecs: [{groupName: a, replicas: 1, template: POD}]}", "", "autoscaler"},
-		"suspended group":       {"RayCluster", "kind: RayCluster\nspec: {workerGroupSpecs: [{groupName: a, suspend: true, replicas: 1, template: POD}]}", "", "suspended separately"},
-		"Ray of two":            {"RayCluster", "kind: RayCluster\nspec: {workerGroupSpecs: [{template: POD}, {template: POD}]}", "", "several worker groups"},
-		"Ray of billions":       {"RayCluster", "kind: RayCluster\nspec: {workerGroupSpecs: [{groupName: a, replicas: 65536, numOfHosts: 65536, template: POD}]}", "", "requests 4294967296 pods"},
-		"Ray of none":           {"RayCluster", "kind: RayCluster\nspec: {}", "", "no worker group"},
-		"PyTorchJob of a size":  {"PyTorchJob", "kind: PyTorchJob\nspec: {pytorchReplicaSpecs: {Worker: {template: POD}}}", "", "elasticPolicy: is unset"},
-		"PyTorchJob with HPA":   {"PyTorchJob", "kind: PyTorchJob\nspec: {elasticPolicy: {minReplicas: 1, maxReplicas: 8, maxRestarts: 10, metrics: [{}]}, pytorchReplicaSpecs: {Worker: {template: POD}}}", "", "HorizontalPodAutoscaler"},
-		"PyTorchJob that ends":  {"PyTorchJob", "kind: PyTorchJob\nspec: {elasticPolicy: {minReplicas: 1, maxReplicas: 8}, pytorchReplicaSpecs: {Worker: {template: POD}}}", "", "maxRestarts: is 0"},
-		"PyTorchJob with half":  {"PyTorchJob", "kind: PyTorchJob\nspec: {elasticPolicy: {maxReplicas: 8}, pytorchReplicaSpecs: {Worker: {template: POD}}}", "", "must set both"},
-		"PyTorchJob led":        {"PyTorchJob", "kind: PyTorchJob\nspec: {elasticPolicy: {}, pytorchReplicaSpecs: {Master: {template: POD}, Worker: {template: POD}}}", "", "its master requests"},
-		"Ray's head":            {"RayCluster", "kind: RayCluster\nspec: {headGroupSpec: {template: POD}, workerGroupSpecs: [{groupName: a, replicas: 1, template: POD}]}", "", "its head requests"},
-		"PyTorchJob of masters": {"PyTorchJob", "kind: PyTorchJob\nspec: {elasticPolicy: {}, pytorchReplicaSpecs: {Master: {template: POD}}}", "", "no workers"},
-		"nonsense":              {"RayCluster", "kind: RayCluster\nspec: {workerGroupSpecs: [1, {template: 3}]}", "", "cannot be read"},
+		"Job not indexed": {"Job", "kind: Job\nspec: {parallelism: 4, template: POD}", "", "must be Indexed"},
+		"Job of other tasks": {
+			"Job", "kind: Job\nspec: {completionMode: Indexed, parallelism: 4, completions: 100, template: POD}", "", "the numbers must be equal",
+		},
+		"Job without the unit": {
+			"Job", "kind: Job\nspec: {completionMode: Indexed, parallelism: 1, completions: 1, template: {}}", "", "request no nvidia.com/gpu",
+		},
+		"Job of MultiKueue": {
+			"Job", "kind: Job\nspec: {managedBy: kueue.x-k8s.io/multikueue, completionMode: Indexed, " +
+				"parallelism: 1, completions: 1, template: POD}", "", "another controller creates its pods",
+		},
+		"JobSet of two": {
+			"JobSet", strings.ReplaceAll(jobSet, "{spec: {containers: [{name: a}]}}", "POD"), "", "several replicated jobs",
+		},
+		"JobSet of none":       {"JobSet", "kind: JobSet\nspec: {}", "", "no replicated job"},
+		"JobSet with replicas": {"JobSet", strings.ReplaceAll(jobSet, "node, replicas: 1", "node, replicas: 0"), "", "no replicas"},
+		"TrainJob so far":      {"TrainJob", "kind: TrainJob\nspec: {}", "", "no JobSet yet"},
+		"TrainJob of any size": {"TrainJob", "kind: TrainJob\nspec: {}", jobSet, "numNodes is unset"},
+		"Ray's own autoscaler": {
+			"RayCluster", "kind: RayCluster\nspec: {enableInTreeAutoscaling: true, " +
+				"workerGroupSpecs: [{groupName: a, replicas: 1, template: POD}]}", "", "autoscaler",
+		},
+		"suspended group": {
+			"RayCluster", "kind: RayCluster\nspec: {workerGroupSpecs: [{groupName: a, suspend: true, replicas: 1, template: POD}]}",
+			"", "suspended separately",
+		},
+		"Ray of two": {
+			"RayCluster", "kind: RayCluster\nspec: {workerGroupSpecs: [{template: POD}, {template: POD}]}", "", "several worker groups",
+		},
+		"Ray of billions": {
+			"RayCluster", "kind: RayCluster\nspec: {workerGroupSpecs: [{groupName: a, replicas: 65536, numOfHosts: 65536, template: POD}]}",
+			"", "requests 4294967296 pods",
+		},
+		"Ray of none": {"RayCluster", "kind: RayCluster\nspec: {}", "", "no worker group"},
+		"PyTorchJob of a size": {
+			"PyTorchJob", "kind: PyTorchJob\nspec: {pytorchReplicaSpecs: {Worker: {template: POD}}}", "", "elasticPolicy: is unset",
+		},
+		"PyTorchJob with HPA": {
+			"PyTorchJob", "kind: PyTorchJob\nspec: {elasticPolicy: {minReplicas: 1, maxReplicas: 8, maxRestarts: " +
+				"10, metrics: [{}]}, pytorchReplicaSpecs: {Worker: {template: POD}}}", "", "HorizontalPodAutoscaler",
+		},
+		"PyTorchJob that ends": {
+			"PyTorchJob", "kind: PyTorchJob\nspec: {elasticPolicy: {minReplicas: 1, maxReplicas: " +
+				"8}, pytorchReplicaSpecs: {Worker: {template: POD}}}", "", "maxRestarts: is 0",
+		},
+		"PyTorchJob with half": {
+			"PyTorchJob", "kind: PyTorchJob\nspec: {elasticPolicy: {maxReplicas: 8}, pytorchReplicaSpecs: {Worker: {template: POD}}}",
+			"", "must set both",
+		},
+		"PyTorchJob led": {
+			"PyTorchJob", "kind: PyTorchJob\nspec: {elasticPolicy: {}, pytorchReplicaSpecs: {Master: {template: POD}, Worker: {template: POD}}}",
+			"", "its master requests",
+		},
+		"Ray's head": {
+			"RayCluster", "kind: RayCluster\nspec: {headGroupSpec: {template: POD}, workerGroupSpecs: " +
+				"[{groupName: a, replicas: 1, template: POD}]}", "", "its head requests",
+		},
+		"PyTorchJob of masters": {
+			"PyTorchJob", "kind: PyTorchJob\nspec: {elasticPolicy: {}, pytorchReplicaSpecs: {Master: {template: POD}}}", "", "no workers",
+		},
+		"nonsense": {"RayCluster", "kind: RayCluster\nspec: {workerGroupSpecs: [1, {template: 3}]}", "", "cannot be read"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -370,9 +418,12 @@ status: {trainerStatus: {progressPercentage: 40, estimatedRemainingSeconds: 795,
 // TestRayLimits reads sizes that KubeRay does not let stand.
 func TestRayLimits(t *testing.T) {
 	t.Parallel()
-	for limits, want := range map[string]int{"replicas: 1, minReplicas: 2": 4, "replicas: 9, maxReplicas: 3": 6, "minReplicas: 1": 2, "maxReplicas: 3": 0} {
+	for limits, want := range map[string]int{
+		"replicas: 1, minReplicas: 2": 4, "replicas: 9, maxReplicas: 3": 6, "minReplicas: 1": 2, "maxReplicas: 3": 0,
+	} {
 		job := parse(t, "kind: RayCluster\nspec: {workerGroupSpecs: [{groupName: a, numOfHosts: 2, "+limits+", template: POD}]}")
-		if s, err := kinds.Named([]string{"RayCluster"})[0].Read(job, nil, worldtest.Unit); err != nil || s.Size != want || s.Suspended != (want == 0) {
+		s, err := kinds.Named([]string{"RayCluster"})[0].Read(job, nil, worldtest.Unit)
+		if err != nil || s.Size != want || s.Suspended != (want == 0) {
 			t.Errorf("with %s shape is %+v, error %v; want size %d", limits, s, err, want)
 		}
 	}
@@ -478,11 +529,17 @@ func TestRequests(t *testing.T) {
 func TestManagedBy(t *testing.T) {
 	t.Parallel()
 	for kind, test := range map[string]struct{ own, job string }{
-		"Job":        {"kubernetes.io/job-controller", "spec: {managedBy: BY, completionMode: Indexed, parallelism: 4, completions: 4, template: POD}"},
+		"Job": {
+			"kubernetes.io/job-controller", "spec: {managedBy: BY, completionMode: Indexed, parallelism: 4, completions: 4, template: POD}",
+		},
 		"JobSet":     {"jobset.sigs.k8s.io/jobset-controller", strings.Replace(jobSet, "spec:", "spec:\n  managedBy: BY", 1)},
 		"RayCluster": {"ray.io/kuberay-operator", "spec: {managedBy: BY, workerGroupSpecs: [{groupName: gpu, replicas: 2, template: POD}]}"},
-		"PyTorchJob": {"kubeflow.org/training-operator", "spec: {runPolicy: {managedBy: BY}, elasticPolicy: {minReplicas: 1, maxReplicas: 8, maxRestarts: 3}, pytorchReplicaSpecs: {Worker: {template: POD}}}"},
-		"TrainJob":   {"trainer.kubeflow.org/trainjob-controller", "spec: {managedBy: BY, trainer: {numNodes: 8}}"},
+		"PyTorchJob": {
+			"kubeflow.org/training-operator",
+			"spec: {runPolicy: {managedBy: BY}, elasticPolicy: {minReplicas: 1, maxReplicas: " +
+				"8, maxRestarts: 3}, pytorchReplicaSpecs: {Worker: {template: POD}}}",
+		},
+		"TrainJob": {"trainer.kubeflow.org/trainjob-controller", "spec: {managedBy: BY, trainer: {numNodes: 8}}"},
 	} {
 		for by, elsewhere := range map[string]bool{test.own: false, "kueue.x-k8s.io/multikueue": true} {
 			s, err := kinds.Named([]string{kind})[0].Read(parse(t, strings.ReplaceAll(test.job, "BY", by)), parse(t, jobSet), worldtest.Unit)

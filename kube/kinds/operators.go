@@ -149,9 +149,11 @@ func readPyTorchJob(object, _ *unstructured.Unstructured, unit corev1.ResourceNa
 	case policy == nil:
 		return s, notElastic("spec.elasticPolicy: is unset, so its processes expect a fixed number of nodes")
 	case policy.MinReplicas == nil || policy.MaxReplicas == nil:
-		return s, notElastic("spec.elasticPolicy: must set both minReplicas and maxReplicas; otherwise the operator uses one for both, and its processes expect that number of nodes")
+		return s, notElastic("spec.elasticPolicy: must set both minReplicas and maxReplicas; " +
+			"otherwise the operator uses one for both, and its processes expect that number of nodes")
 	case ptr.Deref(policy.MaxRestarts, 0) < 1:
-		return s, notElastic("spec.elasticPolicy.maxRestarts: is %d, so a resize would fail the job; must be at least 1 per resize, such as 100", ptr.Deref(policy.MaxRestarts, 0))
+		return s, notElastic("spec.elasticPolicy.maxRestarts: is %d, so a resize would fail "+
+			"the job; must be at least 1 per resize, such as 100", ptr.Deref(policy.MaxRestarts, 0))
 	case len(policy.Metrics) > 0:
 		return s, notElastic("spec.elasticPolicy.metrics: is set, so a HorizontalPodAutoscaler sets its size")
 	}

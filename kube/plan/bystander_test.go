@@ -54,7 +54,8 @@ func drawTrouble(t *rapid.T, c *worldtest.Cluster, i int, restart bool, healthy 
 	}
 	selected := worldtest.PodSpec(worldtest.PerNode)
 	selected["nodeSelector"] = map[string]any{"zone": "nowhere"}
-	switch kind := rapid.SampledFrom([]string{"cpu", "unschedulable", "too large", "waiting", "parts", "relabelled", "pinned", "liar", "foreign", "odd", "gone", "flapping"}).Draw(t, "kind"); kind {
+	switch kind := rapid.SampledFrom([]string{"cpu", "unschedulable", "too large", "waiting", "parts",
+		"relabelled", "pinned", "liar", "foreign", "odd", "gone", "flapping"}).Draw(t, "kind"); kind {
 	case "cpu":
 		add(worldtest.PodSpec(0))
 		for range size {
@@ -214,7 +215,8 @@ func TestBystanders(t *testing.T) {
 			for _, pod := range c.Pods {
 				// Pods that leave in time are waited for.
 				late := pod.DeletionTimestamp != nil && !pod.DeletionTimestamp.Add(c.Pool.SettleTimeout).Before(c.Now)
-				if pod.Spec.NodeName == node.Name && !slices.Contains(victims, "Job/default/"+pod.Labels["batch.kubernetes.io/job-name"]) && (!late || pod.Labels == nil) {
+				if pod.Spec.NodeName == node.Name &&
+					!slices.Contains(victims, "Job/default/"+pod.Labels["batch.kubernetes.io/job-name"]) && (!late || pod.Labels == nil) {
 					free = false
 				}
 			}

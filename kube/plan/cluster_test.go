@@ -14,7 +14,8 @@ import (
 // write writes a target on its job.
 func write(c *worldtest.Cluster, t plan.Target) {
 	annotate(c, c.Jobs[t.Job.Object.GetName()].DeepCopy(), map[string]string{
-		world.TargetAnnotation: strconv.Itoa(t.Job.PodsOf(t.Nodes)), world.TargetTypeAnnotation: t.Type, world.DecisionAnnotation: t.Record.String(),
+		world.TargetAnnotation:     strconv.Itoa(t.Job.PodsOf(t.Nodes)),
+		world.TargetTypeAnnotation: t.Type, world.DecisionAnnotation: t.Record.String(),
 	})
 }
 

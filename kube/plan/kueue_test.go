@@ -51,11 +51,13 @@ func TestKueue(t *testing.T) {
 	c := worldtest.New(8, jobs...)
 	c.Now = c.Now.Add(time.Hour)
 	c.Kueue = &world.Kueue{
-		LocalQueues:   kueueObjects(t, `{metadata: {name: team, namespace: default}, spec: {clusterQueue: shared}}`),
-		ClusterQueues: kueueObjects(t, `{metadata: {name: shared}, spec: {resourceGroups: [{flavors: [{resources: [{name: nvidia.com/gpu, nominalQuota: 56}]}]}]}}`),
+		LocalQueues: kueueObjects(t, `{metadata: {name: team, namespace: default}, spec: {clusterQueue: shared}}`),
+		ClusterQueues: kueueObjects(t,
+			`{metadata: {name: shared}, spec: {resourceGroups: [{flavors: [{resources: [{name: nvidia.com/gpu, nominalQuota: 56}]}]}]}}`),
 		Workloads: kueueObjects(t,
 			`{metadata: {name: r, namespace: default, ownerReferences: [{uid: uid-runs, controller: true}]}, spec: {queueName: team},
-				status: {admission: {clusterQueue: shared, podSetAssignments: [{resourceUsage: {nvidia.com/gpu: 64}}]}, conditions: [{type: QuotaReserved, status: "True"}, {type: Admitted, status: "True"}]}}`,
+				status: {admission: {clusterQueue: shared, podSetAssignments: [{resourceUsage: {nvidia.com/gpu: 64}}]},
+				conditions: [{type: QuotaReserved, status: "True"}, {type: Admitted, status: "True"}]}}`,
 			`{metadata: {name: w, namespace: default, ownerReferences: [{uid: uid-waits, controller: true}]}, spec: {queueName: team}}`),
 	}
 	w := c.ClusterState()
@@ -110,8 +112,10 @@ func TestKueue(t *testing.T) {
 // units or hosts, and never the suspension.
 func TestQueuedStep(t *testing.T) {
 	t.Parallel()
-	const rayCluster = `{apiVersion: ray.io/v1, kind: RayCluster, metadata: {name: a, namespace: default, uid: uid-a}, spec: {suspend: true, workerGroupSpecs: [
-		{groupName: gpu, replicas: 4, minReplicas: 1, maxReplicas: 8, numOfHosts: 2, template: {spec: {containers: [{resources: {limits: {nvidia.com/gpu: 8}}}]}}}]}}`
+	const rayCluster = `{apiVersion: ray.io/v1, kind: RayCluster,
+  metadata: {name: a, namespace: default, uid: uid-a}, spec: {suspend: true, workerGroupSpecs: [
+		{groupName: gpu, replicas: 4, minReplicas: 1, maxReplicas: 8, numOfHosts: 2,
+			template: {spec: {containers: [{resources: {limits: {nvidia.com/gpu: 8}}}]}}}]}}`
 	small := worldtest.SmallJob("a", 4, 2, nil)
 	_ = unstructured.SetNestedField(small.Object, true, "spec", "suspend")
 	for name, test := range map[string]struct {
@@ -121,8 +125,12 @@ func TestQueuedStep(t *testing.T) {
 		to     int
 		want   string
 	}{
-		"units":         {small, "Job", true, 4, `[{"op":"add","path":"/spec/parallelism","value":2},{"op":"add","path":"/spec/completions","value":2}]`},
-		"several hosts": {kueueObjects(t, rayCluster)[0], "RayCluster", false, 4, `[{"op":"add","path":"/spec/workerGroupSpecs/0/replicas","value":2}]`},
+		"units": {
+			small, "Job", true, 4, `[{"op":"add","path":"/spec/parallelism","value":2},{"op":"add","path":"/spec/completions","value":2}]`,
+		},
+		"several hosts": {
+			kueueObjects(t, rayCluster)[0], "RayCluster", false, 4, `[{"op":"add","path":"/spec/workerGroupSpecs/0/replicas","value":2}]`,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

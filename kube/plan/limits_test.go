@@ -55,7 +55,8 @@ func TestUnitRequest(t *testing.T) {
 		{"c", 4, 0, []int32{4, 8, 16}, []float64{1, 1.8, 3.24}},
 	} {
 		j := s.GetJobs()[i]
-		if j.GetId() != "Job/default/"+want.id || j.GetPieceNodes() != want.piece || j.GetCurrentNodes() != want.current || !slices.Equal(j.GetAllowedNodes(), want.sizes) {
+		if j.GetId() != "Job/default/"+want.id || j.GetPieceNodes() != want.piece ||
+			j.GetCurrentNodes() != want.current || !slices.Equal(j.GetAllowedNodes(), want.sizes) {
 			t.Errorf("job is %v; want %+v", j, want)
 		}
 		speeds := j.GetScaling().GetTable().GetSpeeds()
@@ -156,12 +157,14 @@ func TestWholeNodesAsUnits(t *testing.T) {
 		c.Pool = worldtest.UnitPool()
 		inUnits := plan.Snapshot(c.ClusterState(), "d", nil)
 		a, b := inNodes.Allocate.GetSnapshot(), inUnits.Allocate.GetSnapshot()
-		if b.GetTotalNodes() != worldtest.PerNode*a.GetTotalNodes() || len(b.GetSizeLimits()) > 0 || len(a.GetJobs()) != len(b.GetJobs()) || inUnits.Awaited != worldtest.PerNode*inNodes.Awaited {
+		if b.GetTotalNodes() != worldtest.PerNode*a.GetTotalNodes() || len(b.GetSizeLimits()) > 0 ||
+			len(a.GetJobs()) != len(b.GetJobs()) || inUnits.Awaited != worldtest.PerNode*inNodes.Awaited {
 			t.Fatalf("in nodes %v; in units %v", a, b)
 		}
 		for i, j := range a.GetJobs() {
 			other := b.GetJobs()[i]
-			same := other.GetId() == j.GetId() && other.GetCurrentNodes() == worldtest.PerNode*j.GetCurrentNodes() && len(other.GetAllowedNodes()) == len(j.GetAllowedNodes()) &&
+			same := other.GetId() == j.GetId() && other.GetCurrentNodes() == worldtest.PerNode*j.GetCurrentNodes() &&
+				len(other.GetAllowedNodes()) == len(j.GetAllowedNodes()) &&
 				other.GetRemainingEta().AsDuration() == j.GetRemainingEta().AsDuration() && j.PieceNodes == nil && j.GetKeep() == other.GetKeep()
 			for k, n := range j.GetAllowedNodes() {
 				same = same && other.GetAllowedNodes()[k] == worldtest.PerNode*n
@@ -191,7 +194,9 @@ func TestSizeLimits(t *testing.T) {
 			if rapid.IntRange(0, 3).Draw(t, "fixed") == 0 {
 				annotations["paused"] = "true"
 			}
-			jobs = append(jobs, worldtest.SmallJob(fmt.Sprintf("job-%d", i), rapid.IntRange(0, 1).Draw(t, "pods"), rapid.SampledFrom(units).Draw(t, "units"), annotations))
+			jobs = append(jobs,
+				worldtest.SmallJob(fmt.Sprintf("job-%d", i), rapid.IntRange(0, 1).Draw(t, "pods"),
+					rapid.SampledFrom(units).Draw(t, "units"), annotations))
 		}
 		c := worldtest.NewOf(worldtest.UnitPool(), nodes, jobs...)
 		free := make(map[string]int)

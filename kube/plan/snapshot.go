@@ -344,7 +344,8 @@ func Check(r Request, a Response) error {
 		if nodes != 0 && nodes != j.Nodes() && !slices.Contains(Legal(j), nodes) {
 			bad = append(bad, fmt.Errorf("job %q: is allocated %d nodes; must be one of %v", j.ID, nodes, Legal(j)))
 		}
-		if on := allocation.GetNodeType(); nodes == 0 && on != "" || nodes > 0 && on != j.Type && !slices.Contains(j.Types, on) || nodes > 0 && on == "" && len(j.Types) > 0 {
+		if on := allocation.GetNodeType(); nodes == 0 && on != "" || nodes > 0 && on != j.Type &&
+			!slices.Contains(j.Types, on) || nodes > 0 && on == "" && len(j.Types) > 0 {
 			bad = append(bad, fmt.Errorf("job %q: is allocated %d nodes of type %q; must be one of %q", j.ID, nodes, on, j.Types))
 		}
 		onType[allocation.GetNodeType()] += nodes
@@ -399,7 +400,8 @@ func checkTypeLimits(snapshot *elastallocv1.Snapshot, a Response) (bad []error) 
 			}
 			left := max(0, limit.GetLimit()-within(snapshot, kept, group.GetId()))
 			if within(snapshot, decided, group.GetId()) > left && !frozeJobs(a) {
-				bad = append(bad, fmt.Errorf("group %q: is allocated more nodes of type %q than its limit of %d", group.GetId(), limit.GetNodeType(), limit.GetLimit()))
+				bad = append(bad,
+					fmt.Errorf("group %q: is allocated more nodes of type %q than its limit of %d", group.GetId(), limit.GetNodeType(), limit.GetLimit()))
 			}
 		}
 	}
@@ -512,7 +514,8 @@ func Outage(w *world.ClusterState, r Request) error {
 		few *= int(w.PerNode)
 	}
 	if missing > 0 && float64(missing) > w.Pool.MaxShrink*float64(inUse) && missing > min(few, inUse-1) {
-		return fmt.Errorf("%d of the %d nodes in use are lost or not healthy, more than the %.0f%% of maxShrink and the %d nodes of maxShrinkNodes",
+		return fmt.Errorf("%d of the %d nodes in use are lost or not healthy, "+
+			"more than the %.0f%% of maxShrink and the %d nodes of maxShrinkNodes",
 			missing, inUse, 100*w.Pool.MaxShrink, w.Pool.MaxShrinkNodes)
 	}
 	return nil

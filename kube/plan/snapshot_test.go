@@ -51,14 +51,17 @@ func TestRequest(t *testing.T) {
 	want := &elastallocv1.AllocateRequest{
 		Snapshot: &elastallocv1.Snapshot{Id: "id", TotalNodes: 16, Jobs: []*elastallocv1.Job{
 			{
-				Id: "Job/default/cooling", RemainingEta: durationpb.New(100*time.Hour - 3*time.Minute), CurrentNodes: 4, WorkDone: durationpb.New(3 * time.Minute),
+				Id: "Job/default/cooling", RemainingEta: durationpb.New(100*time.Hour - 3*time.Minute),
+				CurrentNodes: 4, WorkDone: durationpb.New(3 * time.Minute),
 				MinNodes: proto.Int32(4), MaxNodes: proto.Int32(4), AllowedNodes: []int32{4}, Weight: proto.Float64(1),
-				TrainingTime: durationpb.New(time.Minute), WaitingTime: durationpb.New(59 * time.Minute), RestartTime: durationpb.New(config.DefaultRestart),
+				TrainingTime: durationpb.New(time.Minute), WaitingTime: durationpb.New(59 * time.Minute),
+				RestartTime:    durationpb.New(config.DefaultRestart),
 				Scaling:        &elastallocv1.Scaling{Curve: &elastallocv1.Scaling_Table{Table: &elastallocv1.SpeedTable{Speeds: []float64{3}}}},
 				RecentRestarts: []*durationpb.Duration{durationpb.New(time.Hour + time.Minute)},
 			},
 			{
-				Id: "Job/default/free", RemainingEta: durationpb.New(10*time.Hour - 108*time.Minute), CurrentNodes: 2, WorkDone: durationpb.New(108 * time.Minute),
+				Id: "Job/default/free", RemainingEta: durationpb.New(10*time.Hour - 108*time.Minute),
+				CurrentNodes: 2, WorkDone: durationpb.New(108 * time.Minute),
 				MinNodes: proto.Int32(1), MaxNodes: proto.Int32(16), AllowedNodes: []int32{1, 2, 4, 8, 16}, Weight: proto.Float64(3),
 				TrainingTime: durationpb.New(time.Hour), WaitingTime: durationpb.New(0), RestartTime: durationpb.New(90 * time.Second),
 				Scaling: &elastallocv1.Scaling{Curve: &elastallocv1.Scaling_DoublingEfficiency{DoublingEfficiency: 0.9}},
@@ -110,7 +113,8 @@ func TestCheck(t *testing.T) {
 	gap.Report = &elastallocv1.SolveReport{RelativeGap: math.NaN()}
 	for want, lie := range map[string]*elastallocv1.AllocateResponse{
 		"snapshot": other, "has 1 entries": fewer, `must be "Job/default/a"`: swapped, "gap": gap,
-		"at most the 8 nodes of the pool": answer(8, 4), "is allocated 3 nodes": answer(3, 1), "is allocated -1 nodes": answer(-1, 1), "has 0 entries": {SnapshotId: "id"},
+		"at most the 8 nodes of the pool": answer(8, 4), "is allocated 3 nodes": answer(3, 1),
+		"is allocated -1 nodes": answer(-1, 1), "has 0 entries": {SnapshotId: "id"},
 	} {
 		if err := plan.Check(r, lie); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v gives error %v; want %q", lie, err, want)
@@ -249,7 +253,8 @@ func TestOutageOfSmallPool(t *testing.T) {
 	for _, test := range []struct {
 		nodes, left, few int
 		outage           bool
-	}{{1, 0, 2, true}, {2, 1, 2, false}, {2, 0, 2, true}, {3, 1, 2, false}, {3, 2, 0, true}, {5, 3, 2, false}, {5, 2, 2, true}, {5, 3, 1, true}} {
+	}{{1, 0, 2, true}, {2, 1, 2, false}, {2, 0, 2, true}, {3, 1, 2, false},
+		{3, 2, 0, true}, {5, 3, 2, false}, {5, 2, 2, true}, {5, 3, 1, true}} {
 		for _, pool := range []config.Pool{worldtest.Pool(), worldtest.UnitPool()} {
 			pool.MaxShrinkNodes = test.few
 			c := worldtest.NewOf(pool, test.nodes, worldtest.SmallJob("a", test.nodes, worldtest.PerNode, map[string]string{"work": "100h"}))
@@ -272,7 +277,8 @@ func TestPodsThatLeave(t *testing.T) {
 			c.Jobs["a"].SetDeletionTimestamp(&metav1.Time{Time: c.Now})
 		},
 	} {
-		c := worldtest.New(16, worldtest.Job("a", 4, map[string]string{"paused": "true"}), worldtest.Job("b", 12, map[string]string{"work": "100h"}))
+		c := worldtest.New(16, worldtest.Job("a", 4, map[string]string{"paused": "true"}),
+			worldtest.Job("b", 12, map[string]string{"work": "100h"}))
 		for _, pod := range c.Pods {
 			if pod.Labels["batch.kubernetes.io/job-name"] == "a" {
 				pod.DeletionTimestamp = &metav1.Time{Time: c.Now.Add(30 * time.Second)}
@@ -462,7 +468,8 @@ func TestWorthwhileUnits(t *testing.T) {
 			limit = fmt.Sprintf("%d:%d", s.GetSizeLimits()[n-1].GetSize(), s.GetSizeLimits()[n-1].GetNodes())
 		}
 		if total != test.total || added != test.added || limit != test.limit || int(s.GetTotalNodes()) != total {
-			t.Errorf("%s: %d units, of which %d are added, of %d in the request, limit %q; want %d, %d and %q", name, total, added, s.GetTotalNodes(), limit, test.total, test.added, test.limit)
+			t.Errorf("%s: %d units, of which %d are added, of %d in the request, limit %q; want %d, %d and %q",
+				name, total, added, s.GetTotalNodes(), limit, test.total, test.added, test.limit)
 		}
 		if got := w.NodesToAdd(decided); got != added {
 			t.Errorf("%s: the steps of the decision add %d units; want %d", name, got, added)

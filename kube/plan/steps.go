@@ -32,7 +32,8 @@ func Targets(w *world.ClusterState, d Decision, r Request, a Response) []Target 
 	var targets []Target
 	write := func(j *world.Job, nodes int, nodeType string) {
 		record := j.NextRecord(j.Nodes(), w.Now)
-		record.ID, record.At, record.Mode, record.Gap, record.Total, record.From = d.ID, w.Now.UTC().Truncate(time.Millisecond), d.Mode, d.Gap, d.Total, j.Nodes()
+		record.ID, record.At, record.Mode, record.Gap, record.Total, record.From = d.ID,
+			w.Now.UTC().Truncate(time.Millisecond), d.Mode, d.Gap, d.Total, j.Nodes()
 		targets = append(targets, Target{Job: j, Nodes: nodes, Type: nodeType, Record: record})
 	}
 	for i, j := range r.Jobs {
@@ -159,7 +160,9 @@ func Steps(w *world.ClusterState, current string) Plan {
 		job := client.PlanJob{ID: j.ID, Occupied: occupied, Size: occupied, Target: occupied, Type: w.Typed(j), TargetType: w.Typed(j)}
 		for nodeType, n := range byType { // Pods that terminate after a move.
 			if nodeType != job.Type {
-				rollout.Jobs = append(rollout.Jobs, client.PlanJob{Occupied: int32(n), Size: int32(n), Target: int32(n), Type: nodeType, TargetType: nodeType})
+				rollout.Jobs = append(rollout.Jobs, client.PlanJob{
+					Occupied: int32(n), Size: int32(n), Target: int32(n), Type: nodeType, TargetType: nodeType,
+				})
 			}
 		}
 		p.Settling = p.Settling || j.Pods.Terminating > 0 || j.Pods.Live > j.Nodes() && j.Resizable()

@@ -153,11 +153,13 @@ func TestStepsOnTypes(t *testing.T) {
 					on[c.Nodes[k].Labels["gpu"]]++
 				}
 			}
-			if want := (map[string]int32{a.GetNodeType(): a.GetNodes()}); a.GetNodes() > 0 && !maps.Equal(on, want) || a.GetNodes() == 0 && len(on) > 0 {
+			want := map[string]int32{a.GetNodeType(): a.GetNodes()}
+			if a.GetNodes() > 0 && !maps.Equal(on, want) || a.GetNodes() == 0 && len(on) > 0 {
 				t.Fatalf("%s has %v; want %v", j.ID, on, want)
 			}
 			original := before[job.GetName()]
-			if _, free := original.GetAnnotations()["elastalloc.dev/speeds"]; !free && selected(original) != "" && selected(job) != selected(original) {
+			_, free := original.GetAnnotations()["elastalloc.dev/speeds"]
+			if !free && selected(original) != "" && selected(job) != selected(original) {
 				t.Fatalf("%s selects %s; its user selected %s", j.ID, selected(job), selected(original))
 			}
 		}
@@ -192,7 +194,8 @@ func TestTypedRequest(t *testing.T) {
 	}
 	var jobs []string
 	for _, j := range s.GetJobs() {
-		text := fmt.Sprintf("%s %d %s keep=%v", strings.TrimPrefix(j.GetId(), "Job/default/"), j.GetCurrentNodes(), j.GetCurrentNodeType(), j.GetKeep())
+		text := fmt.Sprintf("%s %d %s keep=%v", strings.TrimPrefix(j.GetId(), "Job/default/"),
+			j.GetCurrentNodes(), j.GetCurrentNodeType(), j.GetKeep())
 		for _, speed := range j.GetSpeeds() {
 			text += fmt.Sprintf(" %s:%v", speed.GetNodeType(), speed.GetScaling().GetTable().GetSpeeds())
 		}
@@ -209,7 +212,11 @@ func TestTypedRequest(t *testing.T) {
 			"a-keeps 16 a100 keep=true, a-keeps on h100 8 h100 keep=true",
 		"team h100 12", "h100 2: 14, h100 4: 12",
 	}
-	got := []string{strings.Join(types, ", "), strings.Join(jobs, ", "), fmt.Sprintf("%s %s %d", s.GetGroups()[0].GetId(), s.GetGroups()[0].GetTypeLimits()[0].GetNodeType(), s.GetGroups()[0].GetTypeLimits()[0].GetLimit()), strings.Join(limits, ", ")}
+	got := []string{
+		strings.Join(types, ", "), strings.Join(jobs, ", "),
+		fmt.Sprintf("%s %s %d", s.GetGroups()[0].GetId(), s.GetGroups()[0].GetTypeLimits()[0].GetNodeType(),
+			s.GetGroups()[0].GetTypeLimits()[0].GetLimit()), strings.Join(limits, ", "),
+	}
 	for i := range want {
 		if got[i] != want[i] {
 			t.Errorf("the request has %s; want %s", got[i], want[i])
@@ -228,7 +235,8 @@ func TestCheckTypes(t *testing.T) {
 	pool := worldtest.TypedPool()
 	pool.Groups = []config.Group{{Name: "team", Namespaces: []string{"default"}, TypeLimits: map[string]int{"h100": 1}}}
 	both := map[string]string{"work": "10h", "nodes": "1,2,4", "speeds": "a100=1,1.8,3; h100=3,5,8"}
-	c := worldtest.NewOf(pool, 4, worldtest.OnType(worldtest.Job("one", 1, both), "a100"), worldtest.OnType(worldtest.Job("two", 1, map[string]string{"work": "10h"}), "a100"))
+	c := worldtest.NewOf(pool, 4, worldtest.OnType(worldtest.Job("one", 1, both), "a100"),
+		worldtest.OnType(worldtest.Job("two", 1, map[string]string{"work": "10h"}), "a100"))
 	c.Now = c.Now.Add(time.Hour)
 	r := plan.Snapshot(c.ClusterState(), "id", nil)
 	for _, test := range []struct {

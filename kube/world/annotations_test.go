@@ -42,8 +42,10 @@ func TestParseWishes(t *testing.T) {
 			annotations{"nodes": "1,2", "speeds": "a100=1,1.8; h100 = 2.5, 4"}, 0, 0, 1,
 			world.JobAnnotations{Weight: 1, Sizes: []int{1, 2}, TypeSpeeds: map[string][]float64{"a100": {1, 1.8}, "h100": {2.5, 4}}},
 		},
-		"range":           {annotations{"nodes": "2-12"}, 0, 0, 1, world.JobAnnotations{Weight: 1, Sizes: []int{2, 4, 8}}},
-		"efficiency":      {annotations{"doubling-efficiency": "0.9"}, 0, 0, 1, world.JobAnnotations{Weight: 1, Efficiency: 0.9, Sizes: []int{1, 2, 4, 8, 16}}},
+		"range": {annotations{"nodes": "2-12"}, 0, 0, 1, world.JobAnnotations{Weight: 1, Sizes: []int{2, 4, 8}}},
+		"efficiency": {
+			annotations{"doubling-efficiency": "0.9"}, 0, 0, 1, world.JobAnnotations{Weight: 1, Efficiency: 0.9, Sizes: []int{1, 2, 4, 8, 16}},
+		},
 		"limits of kind":  {annotations{}, 2, 8, 1, world.JobAnnotations{Weight: 1, Sizes: []int{2, 4, 8}}},
 		"hosts of a kind": {annotations{}, 2, 8, 4, world.JobAnnotations{Weight: 1, Sizes: []int{4, 8}}},
 		"no real limit":   {annotations{}, 1 << 19, 1<<31 - 1, 1, world.JobAnnotations{Weight: 1, Sizes: []int{1 << 19, 1 << 20}}},
@@ -97,11 +99,13 @@ func TestBadAnnotations(t *testing.T) {
 		"half a host":          {map[string]string{"nodes": "1,2"}, 8, 2},
 		"limits without sizes": {nil, 1, 4},
 		"parts of billions":    {nil, 0, 1<<31 - 1},
-		"too many":             {map[string]string{"nodes": "1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31,32,33"}, 0, 1},
-		"too few speeds":       {map[string]string{"nodes": "1,2", "speeds": "1"}, 0, 1},
-		"two curves":           {map[string]string{"nodes": "1,2", "speeds": "1,2", "doubling-efficiency": "0.8"}, 0, 1},
-		"misspelt":             {map[string]string{"pauesd": "true"}, 0, 1},
-		"ages":                 {map[string]string{"work": "2562047h"}, 0, 1},
+		"too many": {
+			map[string]string{"nodes": "1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31,32,33"}, 0, 1,
+		},
+		"too few speeds": {map[string]string{"nodes": "1,2", "speeds": "1"}, 0, 1},
+		"two curves":     {map[string]string{"nodes": "1,2", "speeds": "1,2", "doubling-efficiency": "0.8"}, 0, 1},
+		"misspelt":       {map[string]string{"pauesd": "true"}, 0, 1},
+		"ages":           {map[string]string{"work": "2562047h"}, 0, 1},
 	} {
 		if annotations, err := world.ParseAnnotations(prefixed(test.annotations), 0, test.most, test.multiple); err == nil {
 			t.Errorf("%s gives %+v", name, annotations)
@@ -143,7 +147,8 @@ func FuzzParseWishes(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if len(annotations.Sizes) == 0 || len(annotations.Sizes) > 32 || len(annotations.Speeds) != len(annotations.Sizes) || annotations.Work <= 0 {
+		if len(annotations.Sizes) == 0 || len(annotations.Sizes) > 32 ||
+			len(annotations.Speeds) != len(annotations.Sizes) || annotations.Work <= 0 {
 			t.Errorf("%+v", annotations)
 		}
 		for n := range 40 {

@@ -106,7 +106,8 @@ func (k *Kueue) read(pool *config.Pool, jobs map[types.UID]bool) *queues {
 	q := &queues{
 		unit:  corev1.ResourceName(pool.Unit),
 		local: make(map[types.NamespacedName]localQueue), known: make(map[types.UID]bool), waiting: make(map[string][]waitingWorkload),
-		why: make(map[types.UID]string), quotas: make(map[string]*quota), flavors: make(map[string]map[string]string), assigned: make(map[string]bool),
+		why: make(map[types.UID]string), quotas: make(map[string]*quota),
+		flavors: make(map[string]map[string]string), assigned: make(map[string]bool),
 	}
 	stopped := make(map[string]bool)
 	for _, object := range k.ClusterQueues {
@@ -114,7 +115,9 @@ func (k *Kueue) read(pool *config.Pool, jobs map[types.UID]bool) *queues {
 	}
 	for _, object := range k.LocalQueues {
 		name, _, _ := unstructured.NestedString(object.Object, "spec", "clusterQueue")
-		q.local[types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}] = localQueue{name, stopped[name] || isStopped(object)}
+		q.local[types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}] = localQueue{
+			name, stopped[name] || isStopped(object),
+		}
 	}
 	for _, object := range k.ResourceFlavors {
 		q.flavors[object.GetName()], _, _ = unstructured.NestedStringMap(object.Object, "spec", "nodeLabels")
@@ -216,7 +219,8 @@ func (o *observer) kueueOwned(j *Job) string {
 	switch {
 	case j.Kind.Name != "Job" && j.Kind.Name != "RayCluster":
 		return "Kueue admits its kind at a fixed size; Jobs and RayClusters can be elastic"
-	case slices.ContainsFunc(j.Object.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return r.Kind == "RayJob" || r.Kind == "RayService" }):
+	case slices.ContainsFunc(j.Object.GetOwnerReferences(),
+		func(r metav1.OwnerReference) bool { return r.Kind == "RayJob" || r.Kind == "RayService" }):
 		return "Kueue admits the number of workers in its RayJob or RayService, unless the autoscaler of Ray sets it"
 	case j.Shape.Suspended && j.Shape.Size == 0:
 		return "it has no workers that Kueue could admit; must have at least one replica"

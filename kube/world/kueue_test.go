@@ -29,7 +29,8 @@ func workload(t *testing.T, job string, admitted int64) *unstructured.Unstructur
 	t.Helper()
 	object := fromYAML(t, `{metadata: {name: x, namespace: default, uid: other}, spec: {queueName: team}}`)
 	if job != "" {
-		_ = unstructured.SetNestedSlice(object.Object, []any{map[string]any{"kind": "Job", "name": job, "uid": "uid-" + job, "controller": true}}, "metadata", "ownerReferences")
+		_ = unstructured.SetNestedSlice(object.Object,
+			[]any{map[string]any{"kind": "Job", "name": job, "uid": "uid-" + job, "controller": true}}, "metadata", "ownerReferences")
 	}
 	conditions := []any{map[string]any{"type": "QuotaReserved", "status": "False", "message": "insufficient quota"}}
 	if admitted > 0 {
@@ -70,7 +71,8 @@ func TestKueueJobs(t *testing.T) {
 	t.Parallel()
 	local := fromYAML(t, `{metadata: {name: team, namespace: default}, spec: {clusterQueue: shared}}`)
 	const free = `{metadata: {name: shared}, spec: {resourceGroups: [{flavors: [{resources: [{name: nvidia.com/gpu, nominalQuota: 64}]}]}]},}`
-	const borrows = `{metadata: {name: shared}, spec: {cohortName: all, resourceGroups: [{flavors: [{resources: [{name: nvidia.com/gpu, nominalQuota: "16"BORROW}]}]}]}}`
+	const borrows = `{metadata: {name: shared}, spec: {cohortName: all, resourceGroups: ` +
+		`[{flavors: [{resources: [{name: nvidia.com/gpu, nominalQuota: "16"BORROW}]}]}]}}`
 	shrunk := workload(t, "", 32)
 	assigned, _, _ := unstructured.NestedSlice(shrunk.Object, "status", "admission", "podSetAssignments")
 	assigned[0].(map[string]any)["count"] = int64(4)
@@ -88,33 +90,51 @@ func TestKueueJobs(t *testing.T) {
 		ceiling      int
 		quota        int // -1 is unlimited
 	}{
-		"admitted":              {elastic: true, nodes: 4, workloads: []*unstructured.Unstructured{workload(t, "a", 32)}, quota: 8},
-		"grows already":         {elastic: true, nodes: 4, workloads: []*unstructured.Unstructured{workload(t, "a", 16), workload(t, "a", 0)}, quota: 8},
-		"a stranger runs":       {elastic: true, nodes: 4, workloads: []*unstructured.Unstructured{workload(t, "a", 32), workload(t, "", 24)}, quota: 5},
-		"a stranger shrank":     {elastic: true, nodes: 4, workloads: []*unstructured.Unstructured{workload(t, "a", 32), shrunk}, quota: 6},
-		"a stranger waits":      {elastic: true, nodes: 4, workloads: []*unstructured.Unstructured{workload(t, "a", 32), workload(t, "", 0)}, ceiling: 4, quota: 8},
-		"another of ours waits": {elastic: true, nodes: 4, workloads: []*unstructured.Unstructured{workload(t, "a", 32), workload(t, "b", 0)}, quota: 8},
+		"admitted": {elastic: true, nodes: 4, workloads: []*unstructured.Unstructured{workload(t, "a", 32)}, quota: 8},
+		"grows already": {
+			elastic: true, nodes: 4, workloads: []*unstructured.Unstructured{workload(t, "a", 16), workload(t, "a", 0)}, quota: 8,
+		},
+		"a stranger runs": {
+			elastic: true, nodes: 4, workloads: []*unstructured.Unstructured{workload(t, "a", 32), workload(t, "", 24)}, quota: 5,
+		},
+		"a stranger shrank": {elastic: true, nodes: 4, workloads: []*unstructured.Unstructured{workload(t, "a", 32), shrunk}, quota: 6},
+		"a stranger waits": {
+			elastic: true, nodes: 4, workloads: []*unstructured.Unstructured{workload(t, "a", 32), workload(t, "", 0)}, ceiling: 4, quota: 8,
+		},
+		"another of ours waits": {
+			elastic: true, nodes: 4, workloads: []*unstructured.Unstructured{workload(t, "a", 32), workload(t, "b", 0)}, quota: 8,
+		},
 		"waits":                 {elastic: true, workloads: []*unstructured.Unstructured{workload(t, "a", 0)}, quota: 8},
 		"waits, is not elastic": {workloads: []*unstructured.Unstructured{workload(t, "a", 0)}, quota: 8},
 		"is not elastic":        {nodes: 4, workloads: []*unstructured.Unstructured{workload(t, "a", 32)}, pinned: world.KueueOwned, quota: 8},
 		"not admitted":          {elastic: true, nodes: 4, pinned: world.KueueOwned, quota: 8},
 		"without Kueue":         {elastic: true, off: true, nodes: 4, pinned: world.KueueOwned, quota: -1},
-		"elastic Jobs are off": {elastic: true, nodes: 4, workloads: []*unstructured.Unstructured{workload(t, "a", 32)}, pinned: world.KueueOwned, quota: 8, change: func(job *unstructured.Unstructured) {
-			unstructured.RemoveNestedField(job.Object, "spec", "template", "spec", "schedulingGates")
-		}},
-		"partial admission": {elastic: true, nodes: 4, workloads: []*unstructured.Unstructured{workload(t, "a", 32)}, pinned: world.KueueOwned, quota: 8, change: func(job *unstructured.Unstructured) {
-			annotations := job.GetAnnotations()
-			annotations["kueue.x-k8s.io/job-min-parallelism"] = "1"
-			job.SetAnnotations(annotations)
-		}},
+		"elastic Jobs are off": {elastic: true, nodes: 4, workloads: []*unstructured.Unstructured{workload(t, "a", 32)},
+			pinned: world.KueueOwned, quota: 8, change: func(job *unstructured.Unstructured) {
+				unstructured.RemoveNestedField(job.Object, "spec", "template", "spec", "schedulingGates")
+			}},
+		"partial admission": {elastic: true, nodes: 4, workloads: []*unstructured.Unstructured{workload(t, "a", 32)},
+			pinned: world.KueueOwned, quota: 8, change: func(job *unstructured.Unstructured) {
+				annotations := job.GetAnnotations()
+				annotations["kueue.x-k8s.io/job-min-parallelism"] = "1"
+				job.SetAnnotations(annotations)
+			}},
 		"in another cluster": {elastic: true, nodes: 4, pinned: world.NotElastic, quota: 8, change: func(job *unstructured.Unstructured) {
 			_ = unstructured.SetNestedField(job.Object, "kueue.x-k8s.io/multikueue", "spec", "managedBy")
 		}},
 		"elastic RayCluster": {ray: "gated", nodes: 4, workloads: []*unstructured.Unstructured{workload(t, "a", 32)}, quota: 8},
-		"fixed RayCluster":   {ray: "fixed", nodes: 4, workloads: []*unstructured.Unstructured{workload(t, "a", 32)}, pinned: world.KueueOwned, quota: 8},
-		"of a RayJob":        {ray: "RayJob", nodes: 4, workloads: []*unstructured.Unstructured{workload(t, "a", 32)}, pinned: world.KueueOwned, quota: 8},
-		"no workers":         {ray: "empty", nodes: 4, workloads: []*unstructured.Unstructured{workload(t, "a", 32)}, pinned: world.KueueOwned, quota: 4},
-		"elsewhere":          {elastic: true, banned: true, nodes: 4, workloads: []*unstructured.Unstructured{workload(t, "a", 32)}, pinned: world.NotAllowed, quota: 4},
+		"fixed RayCluster": {
+			ray: "fixed", nodes: 4, workloads: []*unstructured.Unstructured{workload(t, "a", 32)}, pinned: world.KueueOwned, quota: 8,
+		},
+		"of a RayJob": {
+			ray: "RayJob", nodes: 4, workloads: []*unstructured.Unstructured{workload(t, "a", 32)}, pinned: world.KueueOwned, quota: 8,
+		},
+		"no workers": {
+			ray: "empty", nodes: 4, workloads: []*unstructured.Unstructured{workload(t, "a", 32)}, pinned: world.KueueOwned, quota: 4,
+		},
+		"elsewhere": {
+			elastic: true, banned: true, nodes: 4, workloads: []*unstructured.Unstructured{workload(t, "a", 32)}, pinned: world.NotAllowed, quota: 4,
+		},
 		"borrows":            {elastic: true, nodes: 4, queue: borrows, workloads: []*unstructured.Unstructured{workload(t, "a", 32)}, quota: -1},
 		"borrows to a limit": {elastic: true, nodes: 4, queue: "limit", workloads: []*unstructured.Unstructured{workload(t, "a", 32)}, quota: 3},
 	} {
@@ -131,7 +151,10 @@ func TestKueueJobs(t *testing.T) {
 				queue = strings.ReplaceAll(borrows, "BORROW", "")
 			}
 			if !test.off {
-				c.Kueue = &world.Kueue{Workloads: test.workloads, LocalQueues: []*unstructured.Unstructured{local}, ClusterQueues: []*unstructured.Unstructured{fromYAML(t, queue)}}
+				c.Kueue = &world.Kueue{
+					Workloads: test.workloads, LocalQueues: []*unstructured.Unstructured{local},
+					ClusterQueues: []*unstructured.Unstructured{fromYAML(t, queue)},
+				}
 			}
 			if test.ray != "" {
 				c.Jobs["a"], c.Pods = rayCluster(t, a, test.ray), nil

@@ -325,7 +325,8 @@ func (o *observer) broken(pod *corev1.Pod) (why string, waits bool) {
 			return fmt.Sprintf("container %s of pod %s crashes: %s", c.Name, pod.Name, lastExit(&c)), true
 		}
 		recently := c.State.Running == nil || o.Now.Sub(c.State.Running.StartedAt.Time) < crashFree
-		if c.RestartCount >= minCrashes && recently && c.LastTerminationState.Terminated != nil && c.LastTerminationState.Terminated.ExitCode != 0 {
+		if c.RestartCount >= minCrashes && recently && c.LastTerminationState.Terminated != nil &&
+			c.LastTerminationState.Terminated.ExitCode != 0 {
 			why = fmt.Sprintf("container %s of pod %s crashes: %s", c.Name, pod.Name, lastExit(&c))
 		}
 	}

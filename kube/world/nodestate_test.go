@@ -22,9 +22,11 @@ func TestNodeState(t *testing.T) {
 		reason world.NodeReason
 		late   world.NodeState // of an idle node, after the grace period
 	}{
-		"not ready":     {func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionFalse }, world.NotReady, world.Gone},
-		"no units":      {func(n *corev1.Node) { n.Status.Allocatable = nil }, world.Unallocatable, world.Gone},
-		"negative":      {func(n *corev1.Node) { n.Status.Allocatable[worldtest.Unit] = resource.MustParse("-1") }, world.Unallocatable, world.Gone},
+		"not ready": {func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionFalse }, world.NotReady, world.Gone},
+		"no units":  {func(n *corev1.Node) { n.Status.Allocatable = nil }, world.Unallocatable, world.Gone},
+		"negative": {
+			func(n *corev1.Node) { n.Status.Allocatable[worldtest.Unit] = resource.MustParse("-1") }, world.Unallocatable, world.Gone,
+		},
 		"fewer units":   {func(n *corev1.Node) { n.Status.Allocatable[worldtest.Unit] = resource.MustParse("7") }, world.Odd, world.Retaining},
 		"cordoned":      {func(n *corev1.Node) { n.Spec.Unschedulable = true }, world.Cordoned, world.Retaining},
 		"tainted":       {taints("x", corev1.TaintEffectNoSchedule), world.Tainted, world.Retaining},
@@ -98,7 +100,9 @@ func TestNewNode(t *testing.T) {
 	c := newNode()
 	for second := range 120 {
 		if second == 10 {
-			c.Nodes[0].Status.Conditions[0] = corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(c.Now)}
+			c.Nodes[0].Status.Conditions[0] = corev1.NodeCondition{
+				Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(c.Now),
+			}
 		}
 		w := c.ClusterState()
 		if accepting := w.Nodes.Accepting == 1; accepting != (second >= 10) {
@@ -115,7 +119,9 @@ func newNode() *worldtest.Cluster {
 	c.Now = c.Now.Add(time.Hour)
 	node := c.Nodes[0]
 	node.CreationTimestamp.Time = c.Now
-	node.Status.Conditions[0] = corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionFalse, LastTransitionTime: node.CreationTimestamp}
+	node.Status.Conditions[0] = corev1.NodeCondition{
+		Type: corev1.NodeReady, Status: corev1.ConditionFalse, LastTransitionTime: node.CreationTimestamp,
+	}
 	return c
 }
 
@@ -148,7 +154,8 @@ func TestStartingNode(t *testing.T) {
 					want = world.Retaining
 				}
 				if s := w.NodeStatuses[0]; s.State != want || s.Starting != starting || w.Outage == starting {
-					t.Fatalf("%v before it must have started, it is %s, starting %v, outage %v; want %s", starts.Sub(c.Now), s.String(), s.Starting, w.Outage, want)
+					t.Fatalf("%v before it must have started, it is %s, starting %v, outage %v; want %s",
+						starts.Sub(c.Now), s.String(), s.Starting, w.Outage, want)
 				}
 			}
 		})

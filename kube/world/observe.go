@@ -65,11 +65,16 @@ const staleAfter = 2
 
 // Observe derives the state of a pool.
 func Observe(in Input) *ClusterState {
-	w := &ClusterState{Now: in.Now, Pool: in.Pool, Apply: in.Apply, NodeHistory: make(map[string]NodeHistory, len(in.Nodes)), TypeNodes: make(map[string]NodeCounts), typeOfNode: make(map[string]string)}
+	w := &ClusterState{
+		Now: in.Now, Pool: in.Pool, Apply: in.Apply, NodeHistory: make(map[string]NodeHistory, len(in.Nodes)),
+		TypeNodes: make(map[string]NodeCounts), typeOfNode: make(map[string]string),
+	}
 	o := &observer{
 		Input: in, world: w, counted: make(map[string]bool),
-		foreign: make(map[string]int64), requested: make(map[string]int64), inUse: make(map[string]int), elsewhere: make(map[string]bool), statuses: make(map[string]NodeStatus),
-		owners: make(map[types.UID]bool), podsOn: make(map[string][]*corev1.Pod), jobOf: make(map[types.UID]*Job), tolerated: make(map[string]bool),
+		foreign: make(map[string]int64), requested: make(map[string]int64), inUse: make(map[string]int),
+		elsewhere: make(map[string]bool), statuses: make(map[string]NodeStatus),
+		owners: make(map[types.UID]bool), podsOn: make(map[string][]*corev1.Pod),
+		jobOf: make(map[types.UID]*Job), tolerated: make(map[string]bool),
 	}
 	for _, object := range in.Jobs {
 		o.owners[object.Job.GetUID()] = true
@@ -356,7 +361,8 @@ func (o *observer) setPin(j *Job) {
 	}
 	switch unit, lends := j.Shape.Unit, o.lends(j); {
 	case j.Done() > 0 && j.Nodes() > 0:
-		j.pin(Completing, fmt.Sprintf("%d of its %d pods have succeeded or failed for good; it gets no new ones", j.PodsOf(j.Done()), j.PodsOf(j.Nodes())))
+		j.pin(Completing,
+			fmt.Sprintf("%d of its %d pods have succeeded or failed for good; it gets no new ones", j.PodsOf(j.Done()), j.PodsOf(j.Nodes())))
 	case o.Pool.CountsUnits() && len(o.nodes) > 0 && j.PerPod > o.largest:
 		j.pin(NotElastic, fmt.Sprintf("its pods request %d %s; must request at most %d, which the largest node of the pool has",
 			unit, o.Pool.Unit, o.largest))
@@ -364,7 +370,8 @@ func (o *observer) setPin(j *Job) {
 		j.pin(NotWholeNodes, fmt.Sprintf("its pods request %d %s; must request a whole node of %d",
 			unit, o.Pool.Unit, o.minAllocatable))
 	case j.Pods.Overdue > 0:
-		j.pin(Stuck, fmt.Sprintf("%d of its pods did not terminate within their grace period and %v", j.PodsOf(j.Pods.Overdue), o.Pool.SettleTimeout))
+		j.pin(Stuck, fmt.Sprintf("%d of its pods did not terminate within their grace period and %v",
+			j.PodsOf(j.Pods.Overdue), o.Pool.SettleTimeout))
 	case conflict:
 		j.pin(Conflict, fmt.Sprintf("another writer reverted %d resizes; it is not resized until %s",
 			j.Usage.Reverted, j.Usage.ConflictUntil.UTC().Format(time.RFC3339)))

@@ -53,7 +53,9 @@ func TestNodesThatCount(t *testing.T) {
 	if want := (world.NodeCounts{Accepting: 3, Retaining: 4, Gone: 2, Serving: 3, Unusable: 4, Existing: 7}); w.Nodes != want {
 		t.Errorf("nodes are %+v; want %+v", w.Nodes, want)
 	}
-	for reason, want := range map[world.NodeReason]int{world.NotReady: 1, world.Unallocatable: 1, world.Cordoned: 1, world.Tainted: 2, world.Foreign: 1} {
+	for reason, want := range map[world.NodeReason]int{
+		world.NotReady: 1, world.Unallocatable: 1, world.Cordoned: 1, world.Tainted: 2, world.Foreign: 1,
+	} {
 		if got := w.NodesBy(reason); got != want {
 			t.Errorf("%d nodes are %s; want %d", got, reason, want)
 		}
@@ -107,7 +109,9 @@ func TestPodsThatHold(t *testing.T) {
 	}
 	const years = 10 * 365 * 24 * time.Hour
 	c.Pods[0].DeletionTimestamp, c.Pods[0].DeletionGracePeriodSeconds = &metav1.Time{Time: c.Now.Add(years)}, new(int64(years/time.Second))
-	for wait, want := range map[time.Duration]int{kinds.MaxGrace + c.Pool.SettleTimeout: 0, kinds.MaxGrace + c.Pool.SettleTimeout + time.Second: 1} {
+	for wait, want := range map[time.Duration]int{
+		kinds.MaxGrace + c.Pool.SettleTimeout: 0, kinds.MaxGrace + c.Pool.SettleTimeout + time.Second: 1,
+	} {
 		later := *c
 		later.Now = c.Now.Add(wait)
 		if j := later.ClusterState().Jobs[0]; j.Pods.Overdue != want {
@@ -130,7 +134,8 @@ func TestPendingPodOfCompletingJob(t *testing.T) {
 	c.Nodes, c.Pods = c.Nodes[:2], c.Pods[:2]
 	w := c.ClusterState()
 	if j := w.Jobs[0]; j.Pinned != world.Completing || j.OccupiedNodes() != 1 || w.Free() != 1 {
-		t.Errorf("the job is pinned as %q and occupies %d nodes, and %d are free; want Completing, 1 and 1", j.Pinned, j.OccupiedNodes(), w.Free())
+		t.Errorf("the job is pinned as %q and occupies %d nodes, and %d are free; want Completing, 1 and 1",
+			j.Pinned, j.OccupiedNodes(), w.Free())
 	}
 }
 
@@ -171,7 +176,8 @@ func TestOrphans(t *testing.T) {
 	}
 	w := c.ClusterState()
 	if j := w.Jobs[0]; j.Pods.Live != 4 || w.Nodes.Accepting != 6 || w.NodesBy(world.Foreign) != 2 || w.Free() != 2 {
-		t.Errorf("the job has %d pods, of %d accepting and %d foreign nodes %d are free; want 4, 6, 2, 2", j.Pods.Live, w.Nodes.Accepting, w.NodesBy(world.Foreign), w.Free())
+		t.Errorf("the job has %d pods, of %d accepting and %d foreign nodes %d are free; want 4, 6, 2, 2",
+			j.Pods.Live, w.Nodes.Accepting, w.NodesBy(world.Foreign), w.Free())
 	}
 }
 
@@ -324,7 +330,8 @@ func TestOddNodes(t *testing.T) {
 			c.Nodes[i].Status.Capacity = c.Nodes[i].Status.Allocatable.DeepCopy()
 		}
 		w := c.ClusterState()
-		if w.Nodes.Accepting != test.accepting || w.NodesBy(world.Odd) != test.odd || w.PerNode != int64(test.unit) || w.Jobs[0].Message != test.pinned {
+		if w.Nodes.Accepting != test.accepting || w.NodesBy(world.Odd) != test.odd ||
+			w.PerNode != int64(test.unit) || w.Jobs[0].Message != test.pinned {
 			t.Errorf("%v: %+v of %d, job pinned %q", test.nodes, w.Nodes, w.PerNode, w.Jobs[0].Message)
 		}
 	}

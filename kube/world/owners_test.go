@@ -80,8 +80,10 @@ func TestPodsOfTwoJobs(t *testing.T) {
 	torch := worldtest.Job("a", 1, map[string]string{"work": "10h"})
 	torch.SetUID("uid-torch")
 	torch.Object["spec"] = map[string]any{
-		"elasticPolicy":       map[string]any{"minReplicas": int64(1), "maxReplicas": int64(4), "maxRestarts": int64(10)},
-		"pytorchReplicaSpecs": map[string]any{"Worker": map[string]any{"replicas": int64(1), "template": map[string]any{"spec": worldtest.PodSpec(8)}}},
+		"elasticPolicy": map[string]any{"minReplicas": int64(1), "maxReplicas": int64(4), "maxRestarts": int64(10)},
+		"pytorchReplicaSpecs": map[string]any{
+			"Worker": map[string]any{"replicas": int64(1), "template": map[string]any{"spec": worldtest.PodSpec(8)}},
+		},
 	}
 	for owner, want := range map[types.UID]string{"uid-a": "Job", "uid-torch": "PyTorchJob", "": "Job"} {
 		pod := worldtest.Pod("a-0", "node", map[string]string{
@@ -90,7 +92,8 @@ func TestPodsOfTwoJobs(t *testing.T) {
 		pod.OwnerReferences[0].UID = owner
 		for range 20 {
 			w := world.Observe(world.Input{
-				Now: worldtest.Begin(), Pool: worldtest.Pool(), Nodes: []*corev1.Node{worldtest.Node("node")}, Pods: []*corev1.Pod{pod}, ETAs: new(eta.Estimator),
+				Now: worldtest.Begin(), Pool: worldtest.Pool(), Nodes: []*corev1.Node{worldtest.Node("node")},
+				Pods: []*corev1.Pod{pod}, ETAs: new(eta.Estimator),
 				Jobs: []world.Object{
 					{Kind: kinds.Named([]string{"Job"})[0], Job: worldtest.Job("a", 1, map[string]string{"work": "10h"})},
 					{Kind: kinds.Named([]string{"PyTorchJob"})[0], Job: torch},

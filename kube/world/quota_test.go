@@ -33,8 +33,10 @@ func TestQueueGroups(t *testing.T) {
 	}
 	// uses returns a Workload of another owner that uses some nodes of a flavor in a ClusterQueue.
 	uses := func(name, flavor string, nodes int) *unstructured.Unstructured {
-		return fromYAML(t, fmt.Sprintf(`{metadata: {name: x, namespace: default, uid: %s}, status: {conditions: [{type: QuotaReserved, status: "True"}],
-			admission: {clusterQueue: %s, podSetAssignments: [{flavors: {nvidia.com/gpu: %s}, resourceUsage: {nvidia.com/gpu: %d}}]}}}`, name+flavor, name, flavor, 8*nodes))
+		return fromYAML(t, fmt.Sprintf(`{metadata: {name: x, namespace: default, uid: %s},
+  status: {conditions: [{type: QuotaReserved, status: "True"}],
+			admission: {clusterQueue: %s,
+			podSetAssignments: [{flavors: {nvidia.com/gpu: %s}, resourceUsage: {nvidia.com/gpu: %d}}]}}}`, name+flavor, name, flavor, 8*nodes))
 	}
 	flavors := []*unstructured.Unstructured{
 		queue("here", "nodeLabels: {pool: training}"), queue("spot", "nodeLabels: {pool: training, spot: yes}"),
@@ -45,7 +47,9 @@ func TestQueueGroups(t *testing.T) {
 		want                                string
 	}{
 		"flavors of the pool": {
-			queues: []*unstructured.Unstructured{queue("a", quotaOf("here nominalQuota: 16", "spot nominalQuota: 8", "any nominalQuota: 8", "away nominalQuota: 80"))},
+			queues: []*unstructured.Unstructured{
+				queue("a", quotaOf("here nominalQuota: 16", "spot nominalQuota: 8", "any nominalQuota: 8", "away nominalQuota: 80")),
+			},
 			workloads: []*unstructured.Unstructured{
 				uses("a", "here", 1), uses("a", "away", 3),
 			},
@@ -56,14 +60,16 @@ func TestQueueGroups(t *testing.T) {
 		},
 		"cohort": {
 			queues: []*unstructured.Unstructured{
-				queue("a", "cohortName: all, "+quotaOf("here nominalQuota: 16, borrowingLimit: 48")), queue("b", "cohortName: all, "+quotaOf("here nominalQuota: 48")),
+				queue("a", "cohortName: all, "+quotaOf("here nominalQuota: 16, borrowingLimit: 48")),
+				queue("b", "cohortName: all, "+quotaOf("here nominalQuota: 48")),
 			},
 			workloads: []*unstructured.Unstructured{uses("b", "here", 4)}, flavors: flavors,
 			want: "ClusterQueue/a<Cohort/all 8, ClusterQueue/b<Cohort/all -, Cohort/all 4",
 		},
 		"lending limit": {
 			queues: []*unstructured.Unstructured{
-				queue("a", "cohortName: all, "+quotaOf("here nominalQuota: 16")), queue("b", "cohortName: all, "+quotaOf("here nominalQuota: 48, lendingLimit: 8")),
+				queue("a", "cohortName: all, "+quotaOf("here nominalQuota: 16")),
+				queue("b", "cohortName: all, "+quotaOf("here nominalQuota: 48, lendingLimit: 8")),
 			},
 			flavors: flavors, want: "ClusterQueue/a<Cohort/all 3, ClusterQueue/b<Cohort/all -, Cohort/all 8",
 		},
@@ -147,7 +153,9 @@ func TestQueuesInUnits(t *testing.T) {
 func TestQueueHolds(t *testing.T) {
 	t.Parallel()
 	waits := func(resources string) *unstructured.Unstructured {
-		return fromYAML(t, `{metadata: {name: x, namespace: default, uid: other}, spec: {queueName: team, podSets: [{count: 2, template: {spec: {containers: [{name: x, resources: {requests: `+resources+`}}]}}}]}}`)
+		return fromYAML(t,
+			`{metadata: {name: x, namespace: default, uid: other}, spec: {queueName: team, podSets: [{count: `+
+				`2, template: {spec: {containers: [{name: x, resources: {requests: `+resources+`}}]}}}]}}`)
 	}
 	for name, test := range map[string]struct {
 		local, cluster string
@@ -166,12 +174,17 @@ func TestQueueHolds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := worldtest.New(8, worldtest.Queued(worldtest.Job("runs", 2, map[string]string{"work": "100h"}), true), worldtest.Queued(worldtest.Job("waits", 0, map[string]string{"work": "100h"}), true))
+			c := worldtest.New(8, worldtest.Queued(worldtest.Job("runs", 2, map[string]string{"work": "100h"}), true),
+				worldtest.Queued(worldtest.Job("waits", 0, map[string]string{"work": "100h"}), true))
 			c.Now = c.Now.Add(time.Hour)
 			c.Kueue = &world.Kueue{
-				LocalQueues:   []*unstructured.Unstructured{fromYAML(t, `{metadata: {name: team, namespace: default}, spec: {clusterQueue: shared`+test.local+`}}`)},
-				ClusterQueues: []*unstructured.Unstructured{fromYAML(t, `{metadata: {name: shared}, spec: {`+quotaOf("x nominalQuota: 64")+test.cluster+`}}`)},
-				Workloads:     []*unstructured.Unstructured{workload(t, "runs", 16)},
+				LocalQueues: []*unstructured.Unstructured{
+					fromYAML(t, `{metadata: {name: team, namespace: default}, spec: {clusterQueue: shared`+test.local+`}}`),
+				},
+				ClusterQueues: []*unstructured.Unstructured{
+					fromYAML(t, `{metadata: {name: shared}, spec: {`+quotaOf("x nominalQuota: 64")+test.cluster+`}}`),
+				},
+				Workloads: []*unstructured.Unstructured{workload(t, "runs", 16)},
 			}
 			if test.other != nil {
 				c.Kueue.Workloads = append(c.Kueue.Workloads, test.other)
@@ -202,9 +215,12 @@ func TestCeilingWithoutQueueGroups(t *testing.T) {
 		c := worldtest.NewOf(pool, 16, worldtest.Queued(worldtest.Job("runs", 2, map[string]string{"work": "100h"}), true), waits)
 		c.Now = c.Now.Add(time.Hour)
 		c.Kueue = &world.Kueue{
-			LocalQueues:   []*unstructured.Unstructured{fromYAML(t, `{metadata: {name: team, namespace: default}, spec: {clusterQueue: shared}}`)},
-			ClusterQueues: []*unstructured.Unstructured{fromYAML(t, `{metadata: {name: shared}, spec: {cohortName: all, `+quotaOf("x nominalQuota: 16")+`}}`), fromYAML(t, `{metadata: {name: lender}, spec: {cohortName: all, `+quotaOf("x nominalQuota: 64")+`}}`)},
-			Workloads:     []*unstructured.Unstructured{workload(t, "runs", 16), workload(t, "", 40)},
+			LocalQueues: []*unstructured.Unstructured{fromYAML(t, `{metadata: {name: team, namespace: default}, spec: {clusterQueue: shared}}`)},
+			ClusterQueues: []*unstructured.Unstructured{
+				fromYAML(t, `{metadata: {name: shared}, spec: {cohortName: all, `+quotaOf("x nominalQuota: 16")+`}}`),
+				fromYAML(t, `{metadata: {name: lender}, spec: {cohortName: all, `+quotaOf("x nominalQuota: 64")+`}}`),
+			},
+			Workloads: []*unstructured.Unstructured{workload(t, "runs", 16), workload(t, "", 40)},
 		}
 		for _, j := range c.ClusterState().Jobs {
 			want := []int{1, 2} // 3 of 10 nodes are not in use.

@@ -55,25 +55,57 @@ func TestRemaining(t *testing.T) {
 		source      world.Source
 		age         time.Duration
 	}{
-		"declared work":    {map[string]string{"work": "10h"}, nil, 10*time.Hour - 96*time.Minute, world.SourceWork, time.Hour},
-		"remaining":        {map[string]string{"work": "10h", "remaining": "4h"}, managed("remaining", 5*time.Minute), 4*time.Hour - 8*time.Minute, world.SourceRemaining, 5 * time.Minute},
-		"old remaining":    {map[string]string{"work": "10h", "remaining": "4h"}, managed("remaining", 11*time.Minute), 10*time.Hour - 96*time.Minute, world.SourceWork, time.Hour},
-		"progress of work": {map[string]string{"work": "10h", "progress": "0.5"}, managed("progress", 5*time.Minute), 5*time.Hour - 8*time.Minute, world.SourceProgress, 5 * time.Minute},
-		"progress alone":   {map[string]string{"progress": "0.2"}, managed("progress", 0), 4 * 96 * time.Minute, world.SourceProgress, 0},
-		"query in seconds": {map[string]string{"work": "10h"}, query(3600, time.Minute, config.Seconds), 96*time.Minute - 96*time.Second, world.SourceQuery, time.Minute},
-		"query in ratio":   {map[string]string{"work": "10h"}, query(0.75, 0, config.Ratio), 150 * time.Minute, world.SourceQuery, 0},
-		"old query":        {map[string]string{"work": "10h"}, query(3600, 20*time.Minute, config.Seconds), 10*time.Hour - 96*time.Minute, world.SourceWork, time.Hour},
+		"declared work": {map[string]string{"work": "10h"}, nil, 10*time.Hour - 96*time.Minute, world.SourceWork, time.Hour},
+		"remaining": {
+			map[string]string{"work": "10h", "remaining": "4h"}, managed("remaining", 5*time.Minute),
+			4*time.Hour - 8*time.Minute, world.SourceRemaining, 5 * time.Minute,
+		},
+		"old remaining": {
+			map[string]string{"work": "10h", "remaining": "4h"}, managed("remaining", 11*time.Minute),
+			10*time.Hour - 96*time.Minute, world.SourceWork, time.Hour,
+		},
+		"progress of work": {
+			map[string]string{"work": "10h", "progress": "0.5"}, managed("progress", 5*time.Minute),
+			5*time.Hour - 8*time.Minute, world.SourceProgress, 5 * time.Minute,
+		},
+		"progress alone": {map[string]string{"progress": "0.2"}, managed("progress", 0), 4 * 96 * time.Minute, world.SourceProgress, 0},
+		"query in seconds": {
+			map[string]string{"work": "10h"}, query(3600, time.Minute, config.Seconds),
+			96*time.Minute - 96*time.Second, world.SourceQuery, time.Minute,
+		},
+		"query in ratio": {map[string]string{"work": "10h"}, query(0.75, 0, config.Ratio), 150 * time.Minute, world.SourceQuery, 0},
+		"old query": {
+			map[string]string{"work": "10h"}, query(3600, 20*time.Minute, config.Seconds),
+			10*time.Hour - 96*time.Minute, world.SourceWork, time.Hour,
+		},
 		"annotation wins": {map[string]string{"remaining": "4h"}, func(j *unstructured.Unstructured, i *world.Input) {
 			managed("remaining", 0)(j, i)
 			query(1, 0, config.Seconds)(j, i)
 		}, 4 * time.Hour, world.SourceRemaining, 0},
-		"since a change":  {map[string]string{"work": "10h"}, record(world.Record{Since: changed, Nodes: 2, Done: metav1.Duration{Duration: 2 * time.Hour}, Trained: metav1.Duration{Duration: time.Hour}}), 8*time.Hour - 16*time.Minute, world.SourceWork, 10 * time.Minute},
-		"since a restart": {map[string]string{"work": "10h", "restart": "5m"}, record(world.Record{Since: changed, Changed: &changed, Nodes: 2, Done: metav1.Duration{Duration: 2 * time.Hour}, Trained: metav1.Duration{Duration: time.Hour}}), 8*time.Hour - 8*time.Minute, world.SourceWork, 10 * time.Minute},
-		"carried on":      {nil, record(world.Record{Since: changed, Nodes: 2, Remaining: metav1.Duration{Duration: 3 * time.Hour}, Source: world.SourceQuery}), 3*time.Hour - 16*time.Minute, world.SourceQuery, 10 * time.Minute},
-		"paused for long": {nil, record(world.Record{Since: changed.Add(-time.Hour), Nodes: 0, Trained: metav1.Duration{Duration: 1}, Remaining: metav1.Duration{Duration: 3 * time.Hour}, Source: world.SourceQuery, Age: metav1.Duration{Duration: time.Minute}}), 3 * time.Hour, world.SourceQuery, time.Minute},
+		"since a change": {
+			map[string]string{"work": "10h"},
+			record(world.Record{Since: changed, Nodes: 2, Done: metav1.Duration{Duration: 2 * time.Hour},
+				Trained: metav1.Duration{Duration: time.Hour}}), 8*time.Hour - 16*time.Minute, world.SourceWork, 10 * time.Minute,
+		},
+		"since a restart": {
+			map[string]string{"work": "10h", "restart": "5m"},
+			record(world.Record{Since: changed, Changed: &changed, Nodes: 2, Done: metav1.Duration{Duration: 2 * time.Hour},
+				Trained: metav1.Duration{Duration: time.Hour}}), 8*time.Hour - 8*time.Minute, world.SourceWork, 10 * time.Minute,
+		},
+		"carried on": {
+			nil, record(world.Record{Since: changed, Nodes: 2, Remaining: metav1.Duration{Duration: 3 * time.Hour}, Source: world.SourceQuery}),
+			3*time.Hour - 16*time.Minute, world.SourceQuery, 10 * time.Minute,
+		},
+		"paused for long": {
+			nil, record(world.Record{Since: changed.Add(-time.Hour), Nodes: 0, Trained: metav1.Duration{Duration: 1},
+				Remaining: metav1.Duration{Duration: 3 * time.Hour}, Source: world.SourceQuery, Age: metav1.Duration{Duration: time.Minute}}),
+			3 * time.Hour, world.SourceQuery, time.Minute,
+		},
 		"nothing is left": {map[string]string{"work": "10h"}, query(0, 0, config.Seconds), 0, world.SourceQuery, 0},
 		// Queued jobs do not age, so only the time of the sample shows that it is of another job.
-		"queued, and one of its name ran before": {map[string]string{"work": "10h"}, query(60, 2*time.Hour, config.Seconds), 10 * time.Hour, world.SourceWork, 0},
+		"queued, and one of its name ran before": {
+			map[string]string{"work": "10h"}, query(60, 2*time.Hour, config.Seconds), 10 * time.Hour, world.SourceWork, 0,
+		},
 		// The 1000 s were reported on 8 nodes, which are 6000 s on one node in the record.
 		"reported before a resize": {map[string]string{"work": "10h"}, both(query(1000, 6*time.Minute, config.Seconds), record(world.Record{
 			Since: lately, Changed: &lately, Nodes: 2, Trained: metav1.Duration{Duration: time.Hour},
@@ -86,11 +118,14 @@ func TestRemaining(t *testing.T) {
 			Since: lately, Changed: &lately, Nodes: 2, Trained: metav1.Duration{Duration: time.Hour},
 			Remaining: metav1.Duration{Duration: 6000 * time.Second}, Source: world.SourceQuery, Age: metav1.Duration{Duration: time.Minute},
 		})), 1600*time.Second - 96*time.Second, world.SourceQuery, time.Minute},
-		"reported before it was recorded": {map[string]string{"work": "10h", "remaining": "200m"}, both(managed("remaining", 9*time.Minute), record(world.Record{
-			Since: hour.Add(-5 * time.Minute), Nodes: 2, Trained: metav1.Duration{Duration: time.Hour},
-			Remaining: metav1.Duration{Duration: 3 * time.Hour}, Source: world.SourceRemaining, Age: metav1.Duration{Duration: 4 * time.Minute},
-		})), 3*time.Hour - 8*time.Minute, world.SourceRemaining, 9 * time.Minute},
-		"a record of somebody": {map[string]string{"work": "10h", "decision": "{"}, nil, 10*time.Hour - 96*time.Minute, world.SourceWork, time.Hour},
+		"reported before it was recorded": {map[string]string{"work": "10h", "remaining": "200m"},
+			both(managed("remaining", 9*time.Minute), record(world.Record{
+				Since: hour.Add(-5 * time.Minute), Nodes: 2, Trained: metav1.Duration{Duration: time.Hour},
+				Remaining: metav1.Duration{Duration: 3 * time.Hour}, Source: world.SourceRemaining, Age: metav1.Duration{Duration: 4 * time.Minute},
+			})), 3*time.Hour - 8*time.Minute, world.SourceRemaining, 9 * time.Minute},
+		"a record of somebody": {
+			map[string]string{"work": "10h", "decision": "{"}, nil, 10*time.Hour - 96*time.Minute, world.SourceWork, time.Hour,
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -132,11 +167,13 @@ func TestRecordGoesOn(t *testing.T) {
 		}
 		j := c.ClusterState().Jobs[0]
 		if want := 100*time.Hour - done; (j.Estimate.Remaining-want).Abs() > 10*time.Second || (j.Trained-trained).Abs() > 10*time.Second {
-			t.Fatalf("at %v with %d nodes %v remain after %v of training; want %v after %v", c.Now, j.Nodes(), j.Estimate.Remaining, j.Trained, want, trained)
+			t.Fatalf("at %v with %d nodes %v remain after %v of training; want %v after %v",
+				c.Now, j.Nodes(), j.Estimate.Remaining, j.Trained, want, trained)
 		}
 		near := func(since, at time.Duration) bool { return (since - trained + at).Abs() < 10*time.Second }
 		if !slices.EqualFunc(j.RecentRestarts(), restarted, near) {
-			t.Errorf("with %d nodes after %v of training, the restarts are %v; want restarts after %v of training", j.Nodes(), trained, j.RecentRestarts(), restarted)
+			t.Errorf("with %d nodes after %v of training, the restarts are %v; want restarts after %v of training",
+				j.Nodes(), trained, j.RecentRestarts(), restarted)
 		}
 		if nodes > 0 && nodes != j.Nodes() {
 			restarted = append([]time.Duration{trained}, restarted[:min(len(restarted), 2)]...)
@@ -230,7 +267,8 @@ func TestCopiedManifest(t *testing.T) {
 	c.Jobs["b"].SetAnnotations(annotations)
 	j := c.ClusterState().Jobs[1]
 	if j.ID != "Job/default/b" || j.Record != nil || j.HasTarget || j.Estimate.Remaining != 100*time.Hour || j.Trained != 0 {
-		t.Errorf("%s has record %v, target %d and %v left after %v; want none, none and 100h", j.ID, j.Record, j.Target, j.Estimate.Remaining, j.Trained)
+		t.Errorf("%s has record %v, target %d and %v left after %v; want none, none and 100h",
+			j.ID, j.Record, j.Target, j.Estimate.Remaining, j.Trained)
 	}
 }
 
@@ -245,7 +283,9 @@ func TestTrainJobSays(t *testing.T) {
 		want   time.Duration
 		source world.Source
 	}{
-		"remaining":      {map[string]any{"estimatedRemainingSeconds": int64(3600), "progressPercentage": int64(1)}, 96 * time.Minute, world.SourceStatus},
+		"remaining": {
+			map[string]any{"estimatedRemainingSeconds": int64(3600), "progressPercentage": int64(1)}, 96 * time.Minute, world.SourceStatus,
+		},
 		"progress":       {map[string]any{"progressPercentage": int64(40)}, 6 * time.Hour, world.SourceStatus},
 		"just begun":     {map[string]any{"progressPercentage": int64(0)}, 10 * time.Hour, world.SourceStatus},
 		"nothing left":   {map[string]any{"estimatedRemainingSeconds": int64(0)}, 0, world.SourceStatus},
@@ -259,7 +299,9 @@ func TestTrainJobSays(t *testing.T) {
 			test.status["lastUpdatedTime"] = now.Format(time.RFC3339)
 			job.Object["spec"] = map[string]any{"trainer": map[string]any{"numNodes": int64(2)}}
 			job.Object["status"] = map[string]any{"trainerStatus": test.status}
-			in := world.Input{Now: now, Pool: worldtest.Pool(), Jobs: []world.Object{{Kind: kinds.Named([]string{"TrainJob"})[0], Job: job, Child: set}}}
+			in := world.Input{
+				Now: now, Pool: worldtest.Pool(), Jobs: []world.Object{{Kind: kinds.Named([]string{"TrainJob"})[0], Job: job, Child: set}},
+			}
 			got := world.Observe(in).Jobs[0]
 			if e := got.Estimate; (e.Remaining-test.want).Abs() > time.Second || e.Source != test.source {
 				t.Errorf("estimate %v by %s; want %v by %s (pinned %q: %s)", e.Remaining, e.Source, test.want, test.source, got.Pinned, got.Message)

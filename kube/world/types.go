@@ -141,19 +141,22 @@ func (o *observer) setTypes(j *Job) {
 	}
 	for name := range j.TypeSpeeds {
 		if !slices.Contains(o.Pool.TypeNames(), name) {
-			j.pin(BadAnnotations, fmt.Sprintf("bad annotations: %s: %q is no node type of the pool; must be one of %v", SpeedsAnnotation, name, o.Pool.TypeNames()))
+			j.pin(BadAnnotations,
+				fmt.Sprintf("bad annotations: %s: %q is no node type of the pool; must be one of %v", SpeedsAnnotation, name, o.Pool.TypeNames()))
 		}
 	}
 	j.Types = o.candidates(j)
 	switch runs := j.Nodes() > 0; {
 	case runs && j.Type == "":
-		j.pin(NoType, "its pods may run on several node types; suspend it, so that it is started on one type, or select the labels of a type in its pod template")
+		j.pin(NoType, "its pods may run on several node types; suspend it, so that it "+
+			"is started on one type, or select the labels of a type in its pod template")
 	case runs && (j.Cooling || !o.world.MayMove(j)):
 		j.Types = []string{j.Type}
 	case !runs && j.Type == "" && !j.Kueue && !j.Shape.CanSelect():
 		j.pin(NoType, "the pod template of a "+j.Kind.Name+" cannot change; it must select the labels of a node type")
 	case len(j.Types) == 0:
-		j.pin(NoType, fmt.Sprintf("it can run on no node type of the pool; its annotation %s and its pod template must allow one of %v", SpeedsAnnotation, o.Pool.TypeNames()))
+		j.pin(NoType, fmt.Sprintf("it can run on no node type of the pool; its annotation %s and its pod template must allow one of %v",
+			SpeedsAnnotation, o.Pool.TypeNames()))
 	}
 }
 

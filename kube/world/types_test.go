@@ -67,7 +67,8 @@ func TestTypeLimitsOfQueues(t *testing.T) {
 		quotas := make(map[string][]typedQuota)
 		kueue := &world.Kueue{}
 		for _, flavor := range flavors {
-			kueue.ResourceFlavors = append(kueue.ResourceFlavors, parsed(t, "{metadata: {name: "+flavor+"}, spec: {nodeLabels: {pool: training, gpu: "+flavor+"}}}"))
+			kueue.ResourceFlavors = append(kueue.ResourceFlavors,
+				parsed(t, "{metadata: {name: "+flavor+"}, spec: {nodeLabels: {pool: training, gpu: "+flavor+"}}}"))
 		}
 		for i := range rapid.IntRange(1, 3).Draw(t, "queues") {
 			var entries []string
@@ -82,10 +83,13 @@ func TestTypeLimitsOfQueues(t *testing.T) {
 					entry += fmt.Sprint(", lendingLimit: ", 8*q.lending)
 				}
 				entries = append(entries, entry)
-				kueue.Workloads = append(kueue.Workloads, parsed(t, fmt.Sprintf(`{metadata: {name: x, namespace: default, uid: "%d-%s"}, status: {conditions: [{type: QuotaReserved, status: "True"}],
-					admission: {clusterQueue: q%d, podSetAssignments: [{flavors: {nvidia.com/gpu: %s}, resourceUsage: {nvidia.com/gpu: %d}}]}}}`, i, flavor, i, flavor, 8*q.used)))
+				kueue.Workloads = append(kueue.Workloads, parsed(t, fmt.Sprintf(`{metadata: {name: x, namespace: default, uid: "%d-%s"},
+  status: {conditions: [{type: QuotaReserved, status: "True"}],
+					admission: {clusterQueue: q%d,
+					podSetAssignments: [{flavors: {nvidia.com/gpu: %s}, resourceUsage: {nvidia.com/gpu: %d}}]}}}`, i, flavor, i, flavor, 8*q.used)))
 			}
-			kueue.ClusterQueues = append(kueue.ClusterQueues, parsed(t, fmt.Sprintf("{metadata: {name: q%d}, spec: {cohortName: all, %s}}", i, quotaOf(entries...))))
+			kueue.ClusterQueues = append(kueue.ClusterQueues,
+				parsed(t, fmt.Sprintf("{metadata: {name: q%d}, spec: {cohortName: all, %s}}", i, quotaOf(entries...))))
 		}
 		c := worldtest.NewOf(worldtest.TypedPool(), 8, worldtest.OnType(worldtest.Job("own", 1, map[string]string{"work": "100h"}), "a100"))
 		c.Kueue = kueue
@@ -137,7 +141,8 @@ func TestTypesOfJobs(t *testing.T) {
 	const both = "speeds: a100=1; h100=3"
 	affinity := func(job *unstructured.Unstructured, gpu string) *unstructured.Unstructured {
 		term := map[string]any{"matchExpressions": []any{map[string]any{"key": "gpu", "operator": "In", "values": []any{gpu}}}}
-		_ = unstructured.SetNestedSlice(job.Object, []any{term}, "spec", "template", "spec", "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
+		_ = unstructured.SetNestedSlice(job.Object, []any{term}, "spec", "template", "spec", "affinity",
+			"nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
 		return job
 	}
 	for name, test := range map[string]struct {
@@ -155,14 +160,16 @@ func TestTypesOfJobs(t *testing.T) {
 		"runs":                     {job: worldtest.OnType(worldtest.Job("a", 1, with()), "h100"), want: "[h100] "},
 		"runs, may move":           {job: worldtest.OnType(worldtest.Job("a", 1, with(both)), "h100"), want: "[a100 h100] "},
 		"runs on no type":          {job: worldtest.Job("a", 1, with(both)), want: "[a100 h100] NoType"},
-		"pods of the job may not be stopped": {job: worldtest.OnType(worldtest.Job("a", 1, with(both)), "h100"), want: "[h100] ", change: func(c *worldtest.Cluster) {
-			for _, node := range c.Nodes[2:] { // An outage.
-				node.Status.Conditions[0].Status = corev1.ConditionFalse
-			}
-		}},
-		"no nodes of its type": {job: worldtest.OnType(worldtest.Job("a", 0, with(both)), "h100"), want: "[a100 h100] ", change: func(c *worldtest.Cluster) {
-			c.Nodes = slices.DeleteFunc(c.Nodes, func(n *corev1.Node) bool { return n.Labels["gpu"] == "h100" })
-		}},
+		"pods of the job may not be stopped": {job: worldtest.OnType(worldtest.Job("a", 1, with(both)), "h100"),
+			want: "[h100] ", change: func(c *worldtest.Cluster) {
+				for _, node := range c.Nodes[2:] { // An outage.
+					node.Status.Conditions[0].Status = corev1.ConditionFalse
+				}
+			}},
+		"no nodes of its type": {job: worldtest.OnType(worldtest.Job("a", 0, with(both)), "h100"),
+			want: "[a100 h100] ", change: func(c *worldtest.Cluster) {
+				c.Nodes = slices.DeleteFunc(c.Nodes, func(n *corev1.Node) bool { return n.Labels["gpu"] == "h100" })
+			}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -197,9 +204,12 @@ func TestUntypedNode(t *testing.T) {
 // TestSpeedOnTypes checks the speed, and so the work, of a job on a node type.
 func TestSpeedOnTypes(t *testing.T) {
 	t.Parallel()
-	for annotation, want := range map[string]time.Duration{"doubling-efficiency: 1": 94 * time.Hour, "speeds: a100=1,2; h100=2.5,4.5": 91 * time.Hour} {
+	for annotation, want := range map[string]time.Duration{
+		"doubling-efficiency: 1": 94 * time.Hour, "speeds: a100=1,2; h100=2.5,4.5": 91 * time.Hour,
+	} {
 		name, value, _ := strings.Cut(annotation, ": ")
-		c := worldtest.NewOf(worldtest.TypedPool(), 6, worldtest.OnType(worldtest.Job("a", 2, map[string]string{"work": "100h", "nodes": "1,2", name: value}), "h100"))
+		c := worldtest.NewOf(worldtest.TypedPool(), 6,
+			worldtest.OnType(worldtest.Job("a", 2, map[string]string{"work": "100h", "nodes": "1,2", name: value}), "h100"))
 		c.Now = c.Now.Add(90 * time.Minute)
 		if name == "speeds" {
 			c.Now = worldtest.Begin().Add(2 * time.Hour)

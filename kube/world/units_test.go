@@ -40,11 +40,13 @@ func TestUnits(t *testing.T) {
 	c.Now = c.Now.Add(time.Hour)
 	w := c.ClusterState()
 	// node-000 has 8 units, of which a uses 6. node-001 has 4, and node-002 has 4 in addition to those of other pods.
-	if want := (world.NodeCounts{Accepting: 16, Serving: 16, Existing: 3}); w.Nodes != want || w.Free() != 10 || w.Idle() != 10 || w.NodesBy(world.Foreign) != 0 {
-		t.Errorf("units are %+v, %d of them free; want %+v, 10", w.Nodes, w.Free(), want)
+	counts := world.NodeCounts{Accepting: 16, Serving: 16, Existing: 3}
+	if w.Nodes != counts || w.Free() != 10 || w.Idle() != 10 || w.NodesBy(world.Foreign) != 0 {
+		t.Errorf("units are %+v, %d of them free; want %+v, 10", w.Nodes, w.Free(), counts)
 	}
 	a, b, large := w.Jobs[0], w.Jobs[1], w.Jobs[2]
-	if fmt.Sprint(a.Sizes) != "[2 4 6 12]" || a.Nodes() != 6 || a.OccupiedNodes() != 6 || a.NodesInUse() != 6 || a.Pods.Running != 6 || a.Kept["node-000"] != 6 {
+	if fmt.Sprint(a.Sizes) != "[2 4 6 12]" || a.Nodes() != 6 || a.OccupiedNodes() != 6 ||
+		a.NodesInUse() != 6 || a.Pods.Running != 6 || a.Kept["node-000"] != 6 {
 		t.Errorf("a has sizes %v, requests %d, occupies %d", a.Sizes, a.Nodes(), a.OccupiedNodes())
 	}
 	if a.Speed(6) != 2.5 || b.Speed(8) != 1 || b.Speed(16) != 1.6 {
@@ -53,7 +55,8 @@ func TestUnits(t *testing.T) {
 	if fmt.Sprint(b.Sizes) != "[8 16 32 64 128]" || b.Pinned != "" {
 		t.Errorf("b has sizes %v and is pinned %q", b.Sizes, b.Message)
 	}
-	if want := "its pods request 16 nvidia.com/gpu; must request at most 8, which the largest node of the pool has"; large.Pinned != world.NotElastic || large.Message != want {
+	want := "its pods request 16 nvidia.com/gpu; must request at most 8, which the largest node of the pool has"
+	if large.Pinned != world.NotElastic || large.Message != want {
 		t.Errorf("large is pinned %q: %s; want %s", large.Pinned, large.Message, want)
 	}
 	// Nothing but the name of the state changes for a pool that counts nodes.
@@ -93,7 +96,8 @@ func TestLostUnits(t *testing.T) {
 			}
 			check := func(when string, capacity int, state world.NodeState, pinned bool) {
 				t.Helper()
-				if n := w.Nodes.Accepting + w.Nodes.Expected; n != capacity || w.NodeStatuses[0].State != state || (w.Jobs[0].Pinned != "") != pinned || w.Jobs[1].Pinned != "" || w.Missing != 0 {
+				if n := w.Nodes.Accepting + w.Nodes.Expected; n != capacity || w.NodeStatuses[0].State != state ||
+					(w.Jobs[0].Pinned != "") != pinned || w.Jobs[1].Pinned != "" || w.Missing != 0 {
 					t.Errorf("%s: decisions count on %d units, %s, a is pinned %q, b %q, %d missing; want %d, %s, %t", when,
 						n, w.NodeStatuses[0].String(), w.Jobs[0].Pinned, w.Jobs[1].Pinned, w.Missing, capacity, state, pinned)
 				}

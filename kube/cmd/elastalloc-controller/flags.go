@@ -38,10 +38,13 @@ func (f *flags) set() *pflag.FlagSet {
 	set.StringVar(&f.tlsServerName, "tls-server-name", "", "name in the server's certificate (default: the host of --server)")
 	set.BoolVar(&f.leaderElect, "leader-elect", true, "act only while this replica is the leader according to the Lease elastalloc-controller")
 	set.StringVar(&f.leaderNamespace, "leader-election-namespace", "", "namespace of the Lease (default: the namespace of the pod)")
-	set.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file of the cluster (default: the service account in a cluster, otherwise as for kubectl)")
-	set.StringVar(&f.adminListen, "admin-listen", "127.0.0.1:9464", "address of admin HTTP: /metrics, /healthz, /readyz and the last decisions at /")
+	set.StringVar(&f.kubeconfig, "kubeconfig", "",
+		"kubeconfig file of the cluster (default: the service account in a cluster, otherwise as for kubectl)")
+	set.StringVar(&f.adminListen, "admin-listen", "127.0.0.1:9464",
+		"address of admin HTTP: /metrics, /healthz, /readyz and the last decisions at /")
 	set.StringVar(&f.record, "record", "", "directory to record every decision in, for elastalloc-lab replay")
-	set.Int64Var(&f.recordMaxBytes, "record-max-bytes", recording.DefaultMaxBytes, "maximum size of the recordings in bytes; older recordings are deleted")
+	set.Int64Var(&f.recordMaxBytes, "record-max-bytes", recording.DefaultMaxBytes,
+		"maximum size of the recordings in bytes; older recordings are deleted")
 	set.StringVar(&f.level, "log-level", "info", "debug, info, warn or error")
 	set.VisitAll(func(flag *pflag.Flag) { flag.Usage += usageSuffix(flag) })
 	return set

@@ -100,7 +100,9 @@ func writeVersion(w io.Writer) error {
 }
 
 // manage runs the controller until ctx is done or the lease is lost.
-func (f *flags) manage(ctx context.Context, c *config.Config, allocator controller.Allocator, cluster *rest.Config, logger *slog.Logger) error {
+func (f *flags) manage(
+	ctx context.Context, c *config.Config, allocator controller.Allocator, cluster *rest.Config, logger *slog.Logger,
+) error {
 	watched := kinds.Named(c.Kinds)
 	caches, err := controller.CacheOptions(watched, c.Kueue)
 	if err != nil {

@@ -30,15 +30,28 @@ func TestUsageErrors(t *testing.T) {
 		"no flags": {nil, nil, []string{"--config: is missing", "one of --server and --in-process must be set"}},
 		"all flags invalid": {
 			[]string{"--mode", "force", "--server", "a:1", "--in-process", "--log-level", "loud", "--tls-cert", "x", "now"}, nil,
-			[]string{`unexpected argument "now"`, "--config", "--mode", "--in-process", "--log-level", "--tls-cert and --tls-key", "--tls flags need --server"},
+			[]string{
+				`unexpected argument "now"`, "--config", "--mode", "--in-process",
+				"--log-level", "--tls-cert and --tls-key", "--tls flags need --server",
+			},
 		},
-		"invalid variable":      {[]string{"--config", good}, map[string]string{"ELASTALLOC_IN_PROCESS": "maybe"}, []string{`ELASTALLOC_IN_PROCESS: --in-process: is "maybe"; must be true or false`}},
+		"invalid variable": {
+			[]string{"--config", good}, map[string]string{"ELASTALLOC_IN_PROCESS": "maybe"},
+			[]string{`ELASTALLOC_IN_PROCESS: --in-process: is "maybe"; must be true or false`},
+		},
 		"invalid number":        {[]string{"--record-max-bytes", "1GB"}, nil, []string{`--record-max-bytes: is "1GB"; must be an integer`}},
 		"no file":               {[]string{"--config", good + ".", "--in-process"}, nil, []string{"no such file"}},
 		"invalid configuration": {[]string{"--config", bad, "--in-process"}, nil, []string{bad, "pools[0].cadence", "pools[0].nodeSelector"}},
-		"no authority":          {[]string{"--config", good, "--server", "a:1", "--tls-ca", good}, nil, []string{"--tls-ca", "parse bytes as PEM"}},
-		"no certificate":        {[]string{"--config", good, "--server", "a:1", "--tls-cert", good, "--tls-key", good}, nil, []string{"--tls-cert and --tls-key", "PEM"}},
-		"no cluster":            {[]string{"--kubeconfig", good + "."}, map[string]string{"ELASTALLOC_CONFIG": good, "ELASTALLOC_IN_PROCESS": "true"}, []string{"no such file"}},
+		"no authority": {
+			[]string{"--config", good, "--server", "a:1", "--tls-ca", good}, nil, []string{"--tls-ca", "parse bytes as PEM"},
+		},
+		"no certificate": {
+			[]string{"--config", good, "--server", "a:1", "--tls-cert", good, "--tls-key", good}, nil, []string{"--tls-cert and --tls-key", "PEM"},
+		},
+		"no cluster": {
+			[]string{"--kubeconfig", good + "."},
+			map[string]string{"ELASTALLOC_CONFIG": good, "ELASTALLOC_IN_PROCESS": "true"}, []string{"no such file"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -212,7 +212,9 @@ func (c *Cluster) startAPIServer(port string, flags []string) (err error) {
 func (c *Cluster) startControllers() error {
 	// Their ports are disabled, because nothing uses them. Their default limits of 20 and 50 requests
 	// per second would slow down the controller under test.
-	common := []string{"--kubeconfig", c.Kubeconfig, "--leader-elect=false", "--secure-port", "0", "--kube-api-qps", "1000", "--kube-api-burst", "1000"}
+	common := []string{
+		"--kubeconfig", c.Kubeconfig, "--leader-elect=false", "--secure-port", "0", "--kube-api-qps", "1000", "--kube-api-burst", "1000",
+	}
 	if _, err := c.start("kube-controller-manager", append(common,
 		"--service-account-private-key-file", c.path("sa.key"), "--root-ca-file", c.path("certs/apiserver.crt"),
 		"--node-monitor-grace-period", nodeGracePeriod.String())...); err != nil {

@@ -36,7 +36,8 @@ func Pool() config.Pool {
 	return config.Pool{
 		Name: "training", NodeSelector: map[string]string{"pool": "training"}, Unit: Unit,
 		Cadence: config.DefaultCadence, Debounce: config.DefaultDebounce, MinInterval: config.DefaultMinInterval,
-		Restart: config.DefaultRestart, SettleTimeout: config.DefaultSettleTimeout, NodeGracePeriod: config.DefaultNodeGracePeriod, MaxShrink: config.DefaultMaxShrink,
+		Restart: config.DefaultRestart, SettleTimeout: config.DefaultSettleTimeout,
+		NodeGracePeriod: config.DefaultNodeGracePeriod, MaxShrink: config.DefaultMaxShrink,
 		MaxShrinkNodes: config.DefaultMaxShrinkNodes,
 		Objective:      config.TotalTime, RemainingIn: config.Seconds,
 	}
@@ -98,7 +99,8 @@ func TypedPool() config.Pool {
 
 // OnType sets the node selector of a Job, and returns it.
 func OnType(job *unstructured.Unstructured, nodeType string) *unstructured.Unstructured {
-	if err := unstructured.SetNestedStringMap(job.Object, map[string]string{"gpu": nodeType}, "spec", "template", "spec", "nodeSelector"); err != nil {
+	err := unstructured.SetNestedStringMap(job.Object, map[string]string{"gpu": nodeType}, "spec", "template", "spec", "nodeSelector")
+	if err != nil {
 		panic(err)
 	}
 	return job
@@ -196,7 +198,9 @@ func NewOf(pool config.Pool, nodes int, jobs ...*unstructured.Unstructured) *Clu
 
 // ClusterState observes the cluster.
 func (c *Cluster) ClusterState() *world.ClusterState {
-	in := world.Input{Now: c.Now, Pool: c.Pool, Apply: true, Nodes: c.Nodes, Pods: c.Pods, Kueue: c.Kueue, NodeHistory: c.NodeHistory, ETAs: new(eta.Estimator)}
+	in := world.Input{
+		Now: c.Now, Pool: c.Pool, Apply: true, Nodes: c.Nodes, Pods: c.Pods, Kueue: c.Kueue, NodeHistory: c.NodeHistory, ETAs: new(eta.Estimator),
+	}
 	for _, name := range slices.Sorted(maps.Keys(c.Jobs)) {
 		in.Jobs = append(in.Jobs, world.Object{Kind: kinds.Named([]string{c.Jobs[name].GetKind()})[0], Job: c.Jobs[name]})
 	}

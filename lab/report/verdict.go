@@ -224,17 +224,19 @@ func idle(s *results.Summary) string {
 	var texts []string
 	first := &s.Verdict.ComparedWith[0]
 	for _, policy := range compared(s) {
-		if hours := of(s, policy, first, idleHours); len(hours) > 0 {
-			digits := "%.0f"
-			if slices.Max(hours) < 10 {
-				digits = "%.1f"
-			}
-			text := policy + " " + ranged(digits, hours...)
-			if shares := of(s, policy, first, utilization); len(shares) > 0 { // No job was present for any time otherwise.
-				text += fmt.Sprintf(" (utilization %s%%)", ranged("%.1f", shares...))
-			}
-			texts = append(texts, text)
+		hours := of(s, policy, first, idleHours)
+		if len(hours) == 0 {
+			continue
 		}
+		digits := "%.0f"
+		if slices.Max(hours) < 10 {
+			digits = "%.1f"
+		}
+		text := policy + " " + ranged(digits, hours...)
+		if shares := of(s, policy, first, utilization); len(shares) > 0 { // No job was present for any time otherwise.
+			text += fmt.Sprintf(" (utilization %s%%)", ranged("%.1f", shares...))
+		}
+		texts = append(texts, text)
 	}
 	if len(texts) == 0 {
 		return ""

@@ -80,7 +80,7 @@ func (in *Instance) shrink(p *Plan, t, nodes int, jobs []int) (taken int) {
 	}
 	slices.Sort(order)
 	for n := range order {
-		order[n] = jobs[uint32(order[n])] //nolint:gosec // The lower half.
+		order[n] = jobs[uint32(order[n])]
 	}
 	for taken < nodes {
 		for _, i := range order {

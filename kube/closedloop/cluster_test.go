@@ -1,6 +1,7 @@
 package closedloop
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -56,10 +57,14 @@ type cluster struct {
 	loop *controller.Loop
 	jobs map[string]*job
 	made int
+	// nodesAdded is the number of nodes with a node type so far, which alternates.
+	nodesAdded int
 
 	mu        sync.Mutex // for the fields that parallel writes of the controller change
 	writes    int
 	strangers []string
+	// templates are the writes of other pod templates that the API server would refuse.
+	templates []string
 	// fail returns the error of a write on an object, nil for none. If applied is true, the write takes effect.
 	fail   func(name string) (err error, applied bool)
 	posted map[string][]string // events of the controller by job since they were last read
@@ -79,6 +84,8 @@ type job struct {
 	initialize time.Duration // run time of the driver before the workers start, 0 without
 	ready      bool          // the driver has completed
 	holdUntil  time.Time     // no pods are created before
+	active     int64         // active pods in its status
+	selects    string        // node type that its user selects, "" for none
 	missing    int           // index of a pod that cannot be created, -1 for none
 	pods       string        // workers that trained last
 	loading    time.Duration // time until they train again
@@ -149,6 +156,9 @@ func (c *cluster) patch(ctx context.Context, under client.WithWatch, o client.Ob
 	if under.Get(ctx, client.ObjectKeyFromObject(o), &stored) == nil && stored.GetLabels()[label] == "" {
 		c.strangers = append(c.strangers, stored.GetKind()+"/"+stored.GetName())
 	}
+	if body, err := p.Data(o); err == nil && bytes.Contains(body, []byte("/nodeSelector")) && !c.maySelect(&stored) {
+		c.templates = append(c.templates, stored.GetKind()+"/"+stored.GetName())
+	}
 	if c.fail != nil {
 		if err, applied := c.fail(o.GetName()); err != nil {
 			if applied {
@@ -158,6 +168,51 @@ func (c *cluster) patch(ctx context.Context, under client.WithWatch, o client.Ob
 		}
 	}
 	return under.Patch(ctx, o, p, options...)
+}
+
+// maySelect reports whether the API server lets the pod template of a job change: the job must be suspended, and a Job must
+// have no active pods.
+func (c *cluster) maySelect(o *unstructured.Unstructured) bool {
+	suspended, _, _ := unstructured.NestedBool(o.Object, "spec", "suspend")
+	return suspended && (o.GetKind() == jobSets.Kind || c.active(o.GetName()) == 0)
+}
+
+// active returns the number of pods of a job that do not terminate.
+func (c *cluster) active(job string) (n int64) {
+	for _, pod := range c.pods() {
+		if _, leaving := c.leaving[pod.UID]; !leaving && pod.Labels[jobLabel] == job {
+			n++
+		}
+	}
+	return n
+}
+
+// setActive sets the number of active pods in the status of the Jobs.
+func (c *cluster) setActive() {
+	active := make(map[string]int64)
+	for _, pod := range c.pods() {
+		if _, leaving := c.leaving[pod.UID]; !leaving {
+			active[pod.Labels[jobLabel]]++
+		}
+	}
+	for _, name := range c.names() {
+		if j := c.jobs[name]; j.kind == "Job" && !j.done && active[name] != j.active && c.object(j) != nil {
+			j.active = active[name]
+			c.setStatus(j, j.active, "active")
+		}
+	}
+}
+
+// typed reports whether the pool has node types.
+func (c *cluster) typed() bool { return strings.Contains(c.pool, "nodeTypes") }
+
+// typeOf returns the value of the label of the node types, "" for none.
+func typeOf(labels map[string]string) string { return labels["gpu"] }
+
+// selectorOf returns the node selector of the workers of a job.
+func selectorOf(o *unstructured.Unstructured) map[string]string {
+	selector, _, _ := unstructured.NestedStringMap(workersOf(o), "template", "spec", "nodeSelector")
+	return selector
 }
 
 // list reads with the clock of the cluster.
@@ -176,8 +231,13 @@ func (c *cluster) list(ctx context.Context, under client.WithWatch, list client.
 
 func (c *cluster) addNode(name string) {
 	units := corev1.ResourceList{gpu: *resource.NewQuantity(perNode, resource.DecimalSI)}
+	labels := map[string]string{"pool": "training"}
+	if c.typed() {
+		labels["gpu"] = []string{"slow", "fast"}[c.nodesAdded%2]
+		c.nodesAdded++
+	}
 	c.must(c.api.Create(c.t.Context(), &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"pool": "training"}, CreationTimestamp: metav1.Time{Time: c.now}},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels, CreationTimestamp: metav1.Time{Time: c.now}},
 		Status: corev1.NodeStatus{
 			Allocatable: units, Capacity: units.DeepCopy(),
 			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Time{Time: c.now}}},
@@ -279,6 +339,9 @@ func (c *cluster) submit(j *job, suspended bool, annotations map[string]string) 
 		o.SetGroupVersionKind(jobSets)
 	}
 	_ = unstructured.SetNestedField(o.Object, suspended, "spec", "suspend")
+	if j.selects != "" {
+		_ = unstructured.SetNestedStringMap(workers, map[string]string{"gpu": j.selects}, "template", "spec", "nodeSelector")
+	}
 	o.SetName(j.name)
 	o.SetNamespace(j.namespace)
 	o.SetUID(types.UID("uid-" + j.name))
@@ -367,6 +430,9 @@ func (c *cluster) follow() {
 	for _, name := range c.names() {
 		c.createPods(c.jobs[name], byJob[name])
 	}
+	if c.typed() {
+		c.setActive()
+	}
 	c.schedule(nodes)
 }
 
@@ -445,7 +511,7 @@ func (c *cluster) createPod(j *job, name, part string, n int) {
 			},
 			OwnerReferences: []metav1.OwnerReference{{Kind: j.kind, Name: j.name, UID: types.UID("uid-" + j.name), Controller: new(true)}},
 		},
-		Spec:   corev1.PodSpec{Containers: []corev1.Container{{Name: part}}},
+		Spec:   corev1.PodSpec{Containers: []corev1.Container{{Name: part}}, NodeSelector: selectorOf(c.object(j))},
 		Status: corev1.PodStatus{Phase: corev1.PodPending},
 	}
 	if part == "worker" {
@@ -468,7 +534,8 @@ func (c *cluster) schedule(nodes map[string]*corev1.Node) {
 		quantity := pod.Spec.Containers[0].Resources.Requests[gpu]
 		units, best := int(quantity.Value()), ""
 		for _, name := range names {
-			if usable(nodes[name]) && free[name] >= units && (best == "" || free[name] < free[best]) {
+			selected := typeOf(pod.Spec.NodeSelector) == "" || typeOf(pod.Spec.NodeSelector) == typeOf(nodes[name].Labels)
+			if usable(nodes[name]) && selected && free[name] >= units && (best == "" || free[name] < free[best]) {
 				best = name
 			}
 		}
@@ -486,12 +553,15 @@ func (c *cluster) schedule(nodes map[string]*corev1.Node) {
 // train lets the jobs train for a time. A job trains while all its workers run.
 func (c *cluster) train(passed time.Duration) {
 	nodes := c.nodes()
-	running := make(map[string][]string)
+	running, factor := make(map[string][]string), make(map[string]float64)
 	for _, pod := range c.pods() {
 		node := nodes[pod.Spec.NodeName]
 		if _, leaving := c.leaving[pod.UID]; !leaving && node != nil &&
 			node.Status.Conditions[0].Status == corev1.ConditionTrue && pod.Status.Phase == corev1.PodRunning {
 			running[pod.Labels[jobLabel]] = append(running[pod.Labels[jobLabel]], pod.Name)
+			if factor[pod.Labels[jobLabel]] = 1; typeOf(node.Labels) == "fast" {
+				factor[pod.Labels[jobLabel]] = 2
+			}
 		}
 	}
 	for _, name := range c.names() {
@@ -507,7 +577,7 @@ func (c *cluster) train(passed time.Duration) {
 		}
 		lost := min(passed, j.loading)
 		j.loading -= lost
-		if j.left -= time.Duration(float64(passed-lost) * speed(size, j.efficiency)); j.left <= 0 {
+		if j.left -= time.Duration(float64(passed-lost) * factor[name] * speed(size, j.efficiency)); j.left <= 0 {
 			c.complete(j)
 		}
 	}

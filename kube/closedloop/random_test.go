@@ -102,12 +102,16 @@ func (r *random) arrive(work time.Duration) {
 	if len(r.limits) > 0 { // Jobs that their users start exceed a limit until the next decision.
 		j.namespace, suspended = []string{"red", "blue", "green"}[r.IntN(3)], true
 	}
+	if r.typed() { // The pods of a running job must select a type.
+		j.selects = []string{"", "slow", "fast"}[r.IntN(3)]
+		suspended = suspended || j.selects == ""
+	}
 	r.submit(j, suspended, map[string]string{
 		"work": declared.String(), "nodes": strings.Trim(strings.ReplaceAll(fmt.Sprint(j.sizes), " ", ","), "[]"),
 		"doubling-efficiency": fmt.Sprintf("%.2f", j.efficiency), "restart": j.restart.String(), "weight": fmt.Sprint(1 + r.IntN(3)),
 	})
-	r.log("%s %s/%s arrives, sizes %v of %d units, work %v declared as %v, driver %v, suspended %v",
-		j.kind, j.namespace, j.name, j.sizes, j.units, work, declared, j.initialize, suspended)
+	r.log("%s %s/%s arrives, sizes %v of %d units, work %v declared as %v, driver %v, suspended %v, type %q",
+		j.kind, j.namespace, j.name, j.sizes, j.units, work, declared, j.initialize, suspended, j.selects)
 }
 
 // edit changes the object of a job, as its user does.
@@ -307,13 +311,14 @@ func (r *random) within(namespaces string, sizes map[string]int) (sum int) {
 // pass calls Reconcile once, checks what it did, and lets at most step pass.
 func (r *random) pass(step time.Duration) {
 	r.t.Helper()
-	before, after, idle := make(map[string]int), make(map[string]int), 0
+	before, after, idle := make(map[string]int), make(map[string]int), make(map[string]int) // idle units by node type
 	for _, j := range r.open() {
 		before[j.name] = r.size(j)
 	}
-	for _, units := range r.free(r.nodes()) {
-		if r.units || units == perNode {
-			idle += max(0, units)
+	nodes := r.nodes()
+	for name, units := range r.free(nodes) {
+		if node := nodes[name]; node != nil && (r.units || units == perNode) {
+			idle[typeOf(node.Labels)] += max(0, units)
 		}
 	}
 	clear(r.posted)
@@ -324,14 +329,21 @@ func (r *random) pass(step time.Duration) {
 	if len(r.strangers) > 0 {
 		r.fatal("the controller writes on objects without the label: %v", r.strangers)
 	}
-	grown := 0
+	if len(r.templates) > 0 {
+		r.fatal("the controller changes pod templates that must not change: %v", r.templates)
+	}
+	grown := make(map[string]int)
 	for _, j := range r.open() {
 		was, size := before[j.name], r.size(j)
 		if after[j.name] = size; size == was {
 			continue
 		}
 		r.log("%s is resized from %d to %d: %s", j.name, was, size, strings.Join(r.posted[j.name], "; "))
-		grown += max(0, size-was) * j.units
+		selected := typeOf(selectorOf(r.object(j)))
+		grown[selected] += max(0, size-was) * j.units
+		if j.selects != "" && selected != j.selects {
+			r.fatal("%s gets nodes of type %q; its user selected %q", j.name, selected, j.selects)
+		}
 		lost := r.fail != nil // Without the response to a write there is no event.
 		switch {
 		case size > 0 && !slices.Contains(j.sizes, size):
@@ -342,8 +354,10 @@ func (r *random) pass(step time.Duration) {
 			r.fatal("%s is resized from %d to %d without an event", j.name, was, size)
 		}
 	}
-	if grown > idle {
-		r.fatal("jobs grow by %d units with %d idle usable units", grown, idle)
+	for nodeType, n := range grown {
+		if n > idle[nodeType] {
+			r.fatal("jobs grow by %d units of type %q with %d idle usable units", n, nodeType, idle[nodeType])
+		}
 	}
 	for namespaces, limit := range r.limits {
 		if was, is := r.within(namespaces, before), r.within(namespaces, after); is > max(limit, was) {
@@ -457,6 +471,13 @@ func TestClosedLoopUnits(t *testing.T) {
 	testLoop(t, countUnits, nil)
 }
 
+// TestClosedLoopTypes is TestClosedLoop in a pool with two node types. Jobs grow by at most the idle usable nodes of their type,
+// and no pod template changes that the API server would not let change.
+func TestClosedLoopTypes(t *testing.T) {
+	t.Parallel()
+	testLoop(t, ", nodeTypes: [{name: a, labels: {gpu: slow}}, {name: b, labels: {gpu: fast}, speed: 2}]", nil)
+}
+
 // TestClosedLoopUnitGroups is TestClosedLoop in a pool that counts units and has groups. No resize may make a group
 // exceed its limit.
 func TestClosedLoopUnitGroups(t *testing.T) {
@@ -493,6 +514,7 @@ func testLoop(t *testing.T, pool string, limits map[string]int) {
 				r.fatal("%d writes after all jobs are complete", r.writes-writes)
 			}
 			r.settle()
+			t.Logf("%d moves to another node type", strings.Count(strings.Join(r.history, "\n"), "Moving"))
 		})
 	}
 }

@@ -72,7 +72,10 @@ func Forecast(
 ) (Future, error) {
 	sim := &simulation{
 		policy: policy, allocator: allocator, horizon: s.Horizon, nodes: s.TotalNodes, fillAt: never,
-		config:   Config{Nodes: s.TotalNodes, NodeTypes: s.NodeTypes, SizeLimits: s.SizeLimits, Frequency: frequency, Groups: s.Groups, MaxDecisions: MaxDecisions, Terms: Terms{Name: "forecast", EveryEvent: ahead.EveryEvent, GroupLimits: true}},
+		config: Config{
+			Nodes: s.TotalNodes, NodeTypes: s.NodeTypes, SizeLimits: s.SizeLimits, Frequency: frequency, Groups: s.Groups,
+			MaxDecisions: MaxDecisions, Terms: Terms{Name: "forecast", EveryEvent: ahead.EveryEvent, GroupLimits: true},
+		},
 		workload: Workload{Name: s.ID, Jobs: make([]WorkloadJob, len(s.Jobs))},
 		jobs:     make([]simulatedJob, len(s.Jobs)),
 		arriving: len(s.Jobs), discardsDecisions: true,
@@ -83,7 +86,8 @@ func Forecast(
 	}
 	err := sim.forecast(ctx, s, ahead.Next, until)
 	future := Future{Jobs: make([]JobFuture, len(s.Jobs)), Decisions: sim.decisionCount}
-	if ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrTooManyDecisions) || errors.Is(err, errTooManySubmissions) {
+	if ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded) ||
+		errors.Is(err, ErrTooManyDecisions) || errors.Is(err, errTooManySubmissions) {
 		future.Cut, err = true, nil
 	}
 	if errors.Is(err, ErrStalled) {

@@ -445,7 +445,8 @@ func shortestQueue(s *solver.Snapshot, job solver.Job) string {
 				jobs++
 			}
 		}
-		if there, _, runs := job.ForType(&s.NodeTypes[n]); runs && there.LegalSizes()[0] <= s.NodeTypes[n].Nodes && (best == "" || jobs < fewest) {
+		if there, _, runs := job.ForType(&s.NodeTypes[n]); runs &&
+			there.LegalSizes()[0] <= s.NodeTypes[n].Nodes && (best == "" || jobs < fewest) {
 			best, fewest = id, jobs
 		}
 	}

@@ -163,7 +163,8 @@ func (w *Workload) checkMachines(config *Config) error {
 			smallest[0].nodes = job.atMost(min(job.RequestedNodes, config.available()))
 		}
 		if !slices.ContainsFunc(smallest, func(to allocation) bool { return place(to) == nil }) {
-			return fmt.Errorf("job %q of %s has at least %d nodes under the policy %s: %w", job.ID, w.Name, smallest[0].nodes, config.Name, place(smallest[0]))
+			return fmt.Errorf("job %q of %s has at least %d nodes under the policy %s: %w",
+				job.ID, w.Name, smallest[0].nodes, config.Name, place(smallest[0]))
 		}
 	}
 	return nil

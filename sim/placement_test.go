@@ -413,7 +413,8 @@ func TestMoveRestarts(t *testing.T) {
 			moves += j.PlacementMoves
 			ends = append(ends, j.End)
 		}
-		if latest := max(ends[0], ends[2]); moves != test.moves || *result.Unplaced != test.unplaced || latest != test.moved || ends[3] != test.largeEnds {
+		if latest := max(ends[0], ends[2]); moves != test.moves ||
+			*result.Unplaced != test.unplaced || latest != test.moved || ends[3] != test.largeEnds {
 			t.Errorf("never moves: %v: %d moves, %d unplaced, completed at %v; want %+v", test.stay, moves, *result.Unplaced, ends, test)
 		}
 	}
@@ -471,7 +472,9 @@ func TestCheckMachines(t *testing.T) {
 	large.Shape = Shape{AllowedNodes: []int{8}}
 	small := job("small", 0, time.Minute)
 	halves := fourUnits(false)
-	halves.Placer = rack{nodes: []placement.Node{{ID: "a", Units: 4, Free: 4}, {ID: "b", Units: 4, Free: 3}, {ID: "c", Units: 4, Free: 1}}, sizes: []int{1, 8}}
+	halves.Placer = rack{
+		nodes: []placement.Node{{ID: "a", Units: 4, Free: 4}, {ID: "b", Units: 4, Free: 3}, {ID: "c", Units: 4, Free: 1}}, sizes: []int{1, 8},
+	}
 	member := small
 	member.Group = "a"
 	typed := fourUnits(false)
@@ -489,14 +492,16 @@ func TestCheckMachines(t *testing.T) {
 		job    WorkloadJob
 		want   string
 	}{
-		{"total-time", halves, large, `job "large" of test has at least 8 nodes under the policy total-time: the machines have no place for all jobs of at least 8 nodes`},
+		{"total-time", halves, large,
+			`job "large" of test has at least 8 nodes under the policy total-time: the machines have no place for all jobs of at least 8 nodes`},
 		{"total-time", unknown, member, `group "a" has a limit for "b"; must be one of the node types of the cluster`},
 		{"total-time", tight, member, `job "small" of test has no size that fits a node type within the limits of a`},
 		{"total-time", typed, small, "node_types: are 1 types of 8 nodes; must be at most 8 types of all 6 nodes"},
 		{"total-time", resized, small, "resized: is set together with machines; must be empty"},
 		{"total-time", lost, small, "unavailable: is 8; must be at least 0 and less than the nodes"},
 	} {
-		_, err := policy(t, test.policy).run(context.Background(), Workload{Name: "test", Jobs: []WorkloadJob{test.job}}, test.config, newAllocator())
+		_, err := policy(t, test.policy).run(context.Background(),
+			Workload{Name: "test", Jobs: []WorkloadJob{test.job}}, test.config, newAllocator())
 		if err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: the error is %v; want %q", test.policy, err, test.want)
 		}

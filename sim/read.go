@@ -133,14 +133,16 @@ func readShape(l csvtable.Line) (s Shape, err error) {
 	if s.Speeds, err = list(l, columnSpeeds, func(text string) (float64, error) { return strconv.ParseFloat(text, 64) }); err != nil {
 		return s, err
 	}
-	if err := cmp.Or(csvtable.Optional(l, columnMinNodes, &s.MinNodes, l.Count), csvtable.Optional(l, columnMaxNodes, &s.MaxNodes, l.Count)); err != nil {
+	err = cmp.Or(csvtable.Optional(l, columnMinNodes, &s.MinNodes, l.Count), csvtable.Optional(l, columnMaxNodes, &s.MaxNodes, l.Count))
+	if err != nil {
 		return s, err
 	}
 	if job := s.job(""); len(s.AllowedNodes) == 0 && (job.MinNodes > job.MaxNodes || len(job.LegalSizes()) == 0) {
 		return s, fmt.Errorf("%s is %d and %s is %d; must be a range that contains a power of two, or one size",
 			columnMinNodes, job.MinNodes, columnMaxNodes, job.MaxNodes)
 	}
-	return s, cmp.Or(csvtable.Optional(l, columnEfficiency, &s.DoublingEfficiency, l.UpTo(1)), csvtable.Optional(l, columnWeight, &s.Weight, l.UpTo(solver.MaxWeight)))
+	return s, cmp.Or(csvtable.Optional(l, columnEfficiency, &s.DoublingEfficiency, l.UpTo(1)),
+		csvtable.Optional(l, columnWeight, &s.Weight, l.UpTo(solver.MaxWeight)))
 }
 
 // list reads a column of numbers that are separated by spaces. It returns nil if the column is missing

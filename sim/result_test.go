@@ -16,7 +16,9 @@ func TestUtilizationEqualsReference(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w, at, unit := Workload{Name: "drawn"}, 0, rapid.SampledFrom([]int{0, 1, 60}).Draw(t, "unit")
 		for i := range rapid.IntRange(1, 8).Draw(t, "jobs") {
-			w.Jobs = append(w.Jobs, fixedJob(fmt.Sprint(i), time.Duration(at)*second, time.Duration(rapid.IntRange(1, 90).Draw(t, "run"))*second, rapid.IntRange(1, 5).Draw(t, "size")))
+			w.Jobs = append(w.Jobs,
+				fixedJob(fmt.Sprint(i), time.Duration(at)*second,
+					time.Duration(rapid.IntRange(1, 90).Draw(t, "run"))*second, rapid.IntRange(1, 5).Draw(t, "size")))
 			at += unit * rapid.IntRange(0, 5).Draw(t, "wait")
 		}
 		result, err := policy(t, "fifo").run(t.Context(), w, DefaultConfig(5), newAllocator())

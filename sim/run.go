@@ -271,7 +271,8 @@ func (s *simulation) rebalance(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if s.decisionCount++; !s.discardsDecisions {
+	s.decisionCount++
+	if !s.discardsDecisions {
 		report := &decision.Report
 		s.decisions = append(s.decisions, Decision{
 			At: s.now, Jobs: len(snapshot.Jobs), SolveTime: report.SolveTime, Reason: report.Reason, Prices: report.NodePrices,

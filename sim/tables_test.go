@@ -42,8 +42,16 @@ func TestGPUsAsNodes(t *testing.T) {
 	if took := result.Jobs[0].End - result.Jobs[0].Start; took != time.Hour || result.Jobs[0].Nodes[0].Nodes != 64 {
 		t.Errorf("the large job has %v and takes %v; want 64 GPUs for an hour", result.Jobs[0].Nodes, took)
 	}
-	speeds := Speeds{"bert": {Phases: []Phase{{Until: 1, Speeds: []solver.TypeSpeed{{NodeType: "a100", Factor: 1, AllowedNodes: []int{1, 32}, Scaling: solver.Scaling{Speeds: []float64{1, 20}}}}}}}}
-	applied := NewWorkload("trace", Trace{{ID: "a", Duration: time.Hour, GPUs: 4, Application: "bert"}}, WorkloadOptions{GPUsPerNode: 1, Speeds: speeds})
+	speeds := Speeds{
+		"bert": {
+			Phases: []Phase{
+				{Until: 1, Speeds: []solver.TypeSpeed{{NodeType: "a100", Factor: 1,
+					AllowedNodes: []int{1, 32}, Scaling: solver.Scaling{Speeds: []float64{1, 20}}}}},
+			},
+		},
+	}
+	applied := NewWorkload("trace", Trace{{ID: "a", Duration: time.Hour, GPUs: 4, Application: "bert"}},
+		WorkloadOptions{GPUsPerNode: 1, Speeds: speeds})
 	if got := applied.Jobs[0].MaxNodes; got != 32 {
 		t.Errorf("the maximum size of a job whose application runs on 32 GPUs is %d", got)
 	}

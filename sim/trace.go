@@ -70,7 +70,8 @@ func (j *TraceJob) Validate() error {
 	for _, seconds := range []struct {
 		column string
 		value  time.Duration
-	}{{columnSubmit, j.Submit}, {columnDuration, j.Duration}, {columnWork, j.Work}, {columnUserLimit, j.Limit}, {columnRestartTime, j.RestartTime}} {
+	}{{columnSubmit, j.Submit}, {columnDuration, j.Duration}, {columnWork, j.Work},
+		{columnUserLimit, j.Limit}, {columnRestartTime, j.RestartTime}} {
 		if seconds.value < 0 || seconds.value > MaxTraceTime {
 			return fmt.Errorf("%s is %s; must be from 0 to %.0f", seconds.column, formatSeconds(seconds.value), MaxTraceTime.Seconds())
 		}
@@ -114,7 +115,8 @@ func (j *TraceJob) validateSizes() error {
 	}
 	for i, size := range j.AllowedNodes {
 		if size < 1 || size > solver.MaxNodes || i > 0 && size <= j.AllowedNodes[i-1] {
-			return fmt.Errorf("%s is %q; must be ascending whole numbers from 1 to %d", columnAllowedNodes, formatList(j.AllowedNodes), solver.MaxNodes)
+			return fmt.Errorf("%s is %q; must be ascending whole numbers from 1 to %d",
+				columnAllowedNodes, formatList(j.AllowedNodes), solver.MaxNodes)
 		}
 	}
 	if len(j.Speeds) > 0 && len(j.Speeds) != len(j.AllowedNodes) {

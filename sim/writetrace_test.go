@@ -51,17 +51,19 @@ func TestWriteTraceErrors(t *testing.T) {
 	valid := TraceJob{ID: "a", Submit: time.Second, GPUs: 1}
 	for want, change := range map[string]func(*TraceJob){
 		"job_id is empty": func(j *TraceJob) { j.ID = "" },
-		"job_id has 257 bytes; must have at most 256":                    func(j *TraceJob) { j.ID = strings.Repeat("x", 257) },
-		`user is "\xff"; must be valid UTF-8`:                            func(j *TraceJob) { j.User = "\xff" },
-		`group is "a\r\n"; must not contain a carriage return`:           func(j *TraceJob) { j.Group = "a\r\n" },
-		"submit_s is 576460752.303423489; must be from 0":                func(j *TraceJob) { j.Submit = MaxTraceTime + 2 },
-		"duration_s is -0.5; must be from 0":                             func(j *TraceJob) { j.Duration = -time.Second / 2 },
-		"work_s is -1; must be from 0":                                   func(j *TraceJob) { j.Work = -time.Second },
-		"gpus is 0; must be from 1 to 2147483647":                        func(j *TraceJob) { j.GPUs = 0 },
-		"start_s is 0; must be at least submit_s (1)":                    func(j *TraceJob) { j.Start = new(time.Duration) },
-		"submit_s is 0 after 1; must be in the order":                    func(j *TraceJob) { j.Submit = 0 },
-		`job_id is "first" twice; must be unique`:                        func(j *TraceJob) { j.ID = "first" },
-		"duration_s is 60; must be at most 4 if max_nodes is 2147483647": func(j *TraceJob) { j.Duration, j.MaxNodes = time.Minute, math.MaxInt32 },
+		"job_id has 257 bytes; must have at most 256":          func(j *TraceJob) { j.ID = strings.Repeat("x", 257) },
+		`user is "\xff"; must be valid UTF-8`:                  func(j *TraceJob) { j.User = "\xff" },
+		`group is "a\r\n"; must not contain a carriage return`: func(j *TraceJob) { j.Group = "a\r\n" },
+		"submit_s is 576460752.303423489; must be from 0":      func(j *TraceJob) { j.Submit = MaxTraceTime + 2 },
+		"duration_s is -0.5; must be from 0":                   func(j *TraceJob) { j.Duration = -time.Second / 2 },
+		"work_s is -1; must be from 0":                         func(j *TraceJob) { j.Work = -time.Second },
+		"gpus is 0; must be from 1 to 2147483647":              func(j *TraceJob) { j.GPUs = 0 },
+		"start_s is 0; must be at least submit_s (1)":          func(j *TraceJob) { j.Start = new(time.Duration) },
+		"submit_s is 0 after 1; must be in the order":          func(j *TraceJob) { j.Submit = 0 },
+		`job_id is "first" twice; must be unique`:              func(j *TraceJob) { j.ID = "first" },
+		"duration_s is 60; must be at most 4 if max_nodes is 2147483647": func(j *TraceJob) {
+			j.Duration, j.MaxNodes = time.Minute, math.MaxInt32
+		},
 	} {
 		first, job := valid, valid
 		first.ID = "first"
@@ -76,7 +78,8 @@ func TestWriteTraceErrors(t *testing.T) {
 
 func TestParseSeconds(t *testing.T) {
 	for text, want := range map[string]time.Duration{
-		"0": 0, "1.5": 1500 * time.Millisecond, ".5": time.Second / 2, "1e3": 1000 * time.Second, "268435456.001": 268435456001 * time.Millisecond,
+		"0": 0, "1.5": 1500 * time.Millisecond, ".5": time.Second / 2,
+		"1e3": 1000 * time.Second, "268435456.001": 268435456001 * time.Millisecond,
 		"19.4999999999999": 19500 * time.Millisecond, "576460752.303423487": MaxTraceTime, "1777885200": 1777885200 * time.Second,
 	} {
 		if got, err := ParseSeconds(text); err != nil || got != want {

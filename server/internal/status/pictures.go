@@ -149,7 +149,7 @@ type window struct {
 func (p *past) window(now time.Time) *window {
 	first := now.Unix()/int64(each/time.Second) - columns + 1
 	w := &window{begin: time.Unix(first*int64(each/time.Second), 0).UTC()}
-	for n := range w.columns {
+	for n := range &w.columns {
 		number := first + int64(n)
 		if c := &p[(number%columns+columns)%columns]; c.number == number && c.By != nil {
 			w.columns[n] = c
@@ -210,7 +210,7 @@ func (w *window) picture(title, note string, carried int, layers ...layer) pictu
 // returns nil without teams.
 func (w *window) teamLayers() []layer {
 	nodes := make(map[string]int)
-	for _, c := range w.columns {
+	for _, c := range &w.columns {
 		if c == nil {
 			continue
 		}
@@ -236,7 +236,7 @@ func (w *window) teamLayers() []layer {
 
 // objective returns the objective of the last decision with prices.
 func (w *window) objective() (last solver.Objective) {
-	for _, c := range w.columns {
+	for _, c := range &w.columns {
 		if c != nil {
 			last = cmp.Or(c.Objective, last)
 		}

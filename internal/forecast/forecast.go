@@ -33,10 +33,11 @@ func Jobs(
 	s = withDefaultErrors(s, &f, &o).WithReferenceETAs()
 	o.Backend = "" // A policy uses only its backend. A forecast falls back to other backends, as a decision does.
 	policy := sim.Request{Options: o}
-	futures, complete, err := simulate(ctx, o.AcquireWorker, len(s.Jobs), f.Samples, func(ctx context.Context, sample int) (sim.Future, error) {
-		decider := &forecastDecider{decider: decider, backend: backend, budget: budget}
-		return sim.Forecast(ctx, s, sampleInput(s, &f, sample), policy, f.Cadence, f.Until, decider)
-	})
+	futures, complete, err := simulate(ctx, o.AcquireWorker, len(s.Jobs),
+		f.Samples, func(ctx context.Context, sample int) (sim.Future, error) {
+			decider := &forecastDecider{decider: decider, backend: backend, budget: budget}
+			return sim.Forecast(ctx, s, sampleInput(s, &f, sample), policy, f.Cadence, f.Until, decider)
+		})
 	if err != nil {
 		return solver.Forecast{}, err
 	}

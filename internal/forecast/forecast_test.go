@@ -126,7 +126,8 @@ func TestForecastIsTheSimulation(t *testing.T) {
 				if !known {
 					continue
 				}
-				got, err := sim.Forecast(t.Context(), s.WithDefaults(), sim.ForecastInput{Work: work, EveryEvent: everyEvent}, policy, config.Frequency, solver.DefaultUntil, a)
+				got, err := sim.Forecast(t.Context(), s.WithDefaults(),
+					sim.ForecastInput{Work: work, EveryEvent: everyEvent}, policy, config.Frequency, solver.DefaultUntil, a)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -327,7 +328,9 @@ func TestForecastStalls(t *testing.T) {
 		}
 	}
 	// 1,000 times 150 days exceeds the range of a time.Duration.
-	long, err := a.Forecast(t.Context(), s, solver.Options{}, solver.ForecastOptions{Cadence: 150 * 24 * time.Hour, Until: solver.MaxForecastSpan})
+	long, err := a.Forecast(t.Context(), s, solver.Options{}, solver.ForecastOptions{
+		Cadence: 150 * 24 * time.Hour, Until: solver.MaxForecastSpan,
+	})
 	if err != nil || long.Stalled || !long.Complete {
 		t.Errorf("with a decision every 150 days: forecast %+v, %v; want a complete one", long, err)
 	}
@@ -382,7 +385,8 @@ func TestForecastOfElapsedETA(t *testing.T) {
 	sure := job
 	sure.ID, sure.RemainingETA, sure.ETAError = "b", 2*time.Hour, new(0.0)
 	a := newAllocator(t, elastalloc.Options{})
-	f, err := a.Forecast(t.Context(), &solver.Snapshot{TotalNodes: 2, Jobs: []solver.Job{job, sure}}, solver.Options{}, solver.ForecastOptions{})
+	f, err := a.Forecast(t.Context(), &solver.Snapshot{TotalNodes: 2, Jobs: []solver.Job{job, sure}},
+		solver.Options{}, solver.ForecastOptions{})
 	if err != nil || *f.Jobs[0].End != time.Hour || *f.Jobs[1].End != 2*time.Hour {
 		t.Errorf("they end after %v and %v, %v; want 1h and 2h", f.Jobs[0].End, f.Jobs[1].End, err)
 	}
@@ -461,16 +465,20 @@ func TestInterruptedDecision(t *testing.T) {
 // TestPartialForecast checks a forecast without time.
 func TestPartialForecast(t *testing.T) {
 	t.Parallel()
-	s := &solver.Snapshot{TotalNodes: 6, Jobs: []solver.Job{{ID: "short", RemainingETA: time.Minute, MaxNodes: 1}, {ID: "long", RemainingETA: 1e6 * time.Hour}}}
+	s := &solver.Snapshot{
+		TotalNodes: 6, Jobs: []solver.Job{{ID: "short", RemainingETA: time.Minute, MaxNodes: 1}, {ID: "long", RemainingETA: 1e6 * time.Hour}},
+	}
 	a := newAllocator(t, elastalloc.Options{})
-	got, err := a.Forecast(t.Context(), s, solver.Options{TimeBudget: 200 * time.Millisecond}, solver.ForecastOptions{Cadence: time.Second, Until: solver.MaxForecastSpan})
+	got, err := a.Forecast(t.Context(), s, solver.Options{TimeBudget: 200 * time.Millisecond},
+		solver.ForecastOptions{Cadence: time.Second, Until: solver.MaxForecastSpan})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got.Complete || len(got.Jobs) != 2 || got.Jobs[1].End != nil {
 		t.Errorf("forecast %+v; want one that is cut", got)
 	}
-	if got, err := a.Forecast(t.Context(), s, solver.Options{TimeBudget: 1}, solver.ForecastOptions{}); err != nil || got.Complete || len(got.Jobs) != 2 {
+	got, err = a.Forecast(t.Context(), s, solver.Options{TimeBudget: 1}, solver.ForecastOptions{})
+	if err != nil || got.Complete || len(got.Jobs) != 2 {
 		t.Errorf("without time %+v, %v; want that nothing is known of two jobs", got, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -676,8 +684,12 @@ func TestForecastOnNodeTypes(t *testing.T) {
 		"starts":               {func(*solver.Job) {}, 30 * time.Minute},
 		"starts where it runs": {func(j *solver.Job) { j.Speeds = []solver.TypeSpeed{{NodeType: "slow"}} }, time.Hour},
 		"its ETA is on a type": {func(j *solver.Job) { j.ETANodeType = "fast" }, time.Hour},
-		"moves":                {func(j *solver.Job) { j.CurrentNodes, j.CurrentNodeType, j.MoveTime = 1, "slow", new(time.Minute) }, 31 * time.Minute},
-		"moves as it restarts": {func(j *solver.Job) { j.CurrentNodes, j.CurrentNodeType, j.RestartTime = 1, "slow", 2*time.Minute }, 32 * time.Minute},
+		"moves": {
+			func(j *solver.Job) { j.CurrentNodes, j.CurrentNodeType, j.MoveTime = 1, "slow", new(time.Minute) }, 31 * time.Minute,
+		},
+		"moves as it restarts": {
+			func(j *solver.Job) { j.CurrentNodes, j.CurrentNodeType, j.RestartTime = 1, "slow", 2*time.Minute }, 32 * time.Minute,
+		},
 		"some sizes of a table": {func(j *solver.Job) {
 			j.MaxNodes, j.AllowedNodes, j.Scaling.Speeds = 4, []int{1, 2, 4}, []float64{1, 1.5, 2}
 			j.Speeds = []solver.TypeSpeed{{NodeType: "fast", AllowedNodes: []int{2}}}

@@ -404,7 +404,8 @@ value: 1000`, "apply", "--server-side", "-f", "-")
 func kueueExample(t *testing.T) {
 	t.Helper()
 	const manifests = "/examples/whole-cluster/"
-	must(t, helm(t.Context(), "install", "whole-cluster", "deploy/helm/elastalloc-controller", "--namespace", "whole-cluster", "--create-namespace", "--dry-run=server", "-f", root+manifests+"values.yaml"))
+	must(t, helm(t.Context(), "install", "whole-cluster", "deploy/helm/elastalloc-controller", "--namespace",
+		"whole-cluster", "--create-namespace", "--dry-run=server", "-f", root+manifests+"values.yaml"))
 	for _, team := range []string{"vision", "language"} {
 		_, err := kubectl(t.Context(), kube, "", "create", "namespace", team)
 		must(t, err)
@@ -415,6 +416,7 @@ func kueueExample(t *testing.T) {
 		return err == nil, fmt.Sprint(err)
 	})
 	t.Cleanup(func() {
-		_, _ = kubectl(context.Background(), kube, "", "delete", "--wait=false", "-f", root+manifests+"kueue.yaml", "-f", root+manifests+"jobs.yaml")
+		_, _ = kubectl(context.Background(), kube, "", "delete", "--wait=false",
+			"-f", root+manifests+"kueue.yaml", "-f", root+manifests+"jobs.yaml")
 	})
 }

@@ -33,16 +33,34 @@ func TestMaySelect(t *testing.T) {
 		may          bool
 		path         string
 	}{
-		"new":              {"Job", "{spec: {suspend: true, " + workers + "}}", true, "/spec/template/spec/nodeSelector"},
-		"runs":             {"Job", "{spec: {" + workers + "}, status: {active: 2, " + ran + "}}", false, "/spec/template/spec/nodeSelector"},
-		"being suspended":  {"Job", "{spec: {suspend: true, " + workers + "}, status: {active: 0, " + ran + "}}", false, "/spec/template/spec/nodeSelector"},
-		"pods are active":  {"Job", `{spec: {suspend: true, ` + workers + `}, status: {active: 1, ` + ran + `, conditions: [{type: Suspended, status: "True"}]}}`, false, "/spec/template/spec/nodeSelector"},
-		"suspended":        {"Job", `{spec: {suspend: true, ` + workers + `}, status: {` + ran + `, conditions: [{type: Suspended, status: "True"}]}}`, true, "/spec/template/spec/nodeSelector"},
-		"resumed before":   {"Job", `{spec: {suspend: true, ` + workers + `}, status: {` + ran + `, conditions: [{type: Suspended, status: "False"}]}}`, false, "/spec/template/spec/nodeSelector"},
-		"JobSet":           {"JobSet", "{spec: {suspend: true, " + set + "}}", true, "/spec/replicatedJobs/1/template/spec/template/spec/nodeSelector"},
+		"new":  {"Job", "{spec: {suspend: true, " + workers + "}}", true, "/spec/template/spec/nodeSelector"},
+		"runs": {"Job", "{spec: {" + workers + "}, status: {active: 2, " + ran + "}}", false, "/spec/template/spec/nodeSelector"},
+		"being suspended": {
+			"Job", "{spec: {suspend: true, " + workers + "}, status: {active: 0, " + ran + "}}", false, "/spec/template/spec/nodeSelector",
+		},
+		"pods are active": {
+			"Job", `{spec: {suspend: true, ` + workers + `}, status: {active: 1, ` + ran + `, conditions: [{type: Suspended, status: "True"}]}}`,
+			false, "/spec/template/spec/nodeSelector",
+		},
+		"suspended": {
+			"Job", `{spec: {suspend: true, ` + workers + `}, status: {` + ran + `, conditions: [{type: Suspended, status: "True"}]}}`,
+			true, "/spec/template/spec/nodeSelector",
+		},
+		"resumed before": {
+			"Job", `{spec: {suspend: true, ` + workers + `}, status: {` + ran + `, conditions: [{type: Suspended, status: "False"}]}}`,
+			false, "/spec/template/spec/nodeSelector",
+		},
+		"JobSet": {
+			"JobSet", "{spec: {suspend: true, " + set + "}}", true, "/spec/replicatedJobs/1/template/spec/template/spec/nodeSelector",
+		},
 		"JobSet that runs": {"JobSet", "{spec: {" + set + "}}", false, "/spec/replicatedJobs/1/template/spec/template/spec/nodeSelector"},
-		"RayCluster":       {"RayCluster", "{spec: {suspend: true, workerGroupSpecs: [{groupName: g, replicas: 1, " + template + "}]}}", false, ""},
-		"PyTorchJob":       {"PyTorchJob", "{spec: {runPolicy: {suspend: true}, elasticPolicy: {minReplicas: 1, maxReplicas: 2, maxRestarts: 9}, pytorchReplicaSpecs: {Worker: {replicas: 1, " + template + "}}}}", false, ""},
+		"RayCluster": {
+			"RayCluster", "{spec: {suspend: true, workerGroupSpecs: [{groupName: g, replicas: 1, " + template + "}]}}", false, "",
+		},
+		"PyTorchJob": {
+			"PyTorchJob", "{spec: {runPolicy: {suspend: true}, elasticPolicy: {minReplicas: 1, maxReplicas: " +
+				"2, maxRestarts: 9}, pytorchReplicaSpecs: {Worker: {replicas: 1, " + template + "}}}}", false, "",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -61,7 +79,9 @@ func TestMaySelect(t *testing.T) {
 func TestTrainJobKeepsTemplate(t *testing.T) {
 	t.Parallel()
 	job := fromFlow(t, "{spec: {suspend: true, trainer: {numNodes: 2}}}")
-	set := fromFlow(t, "{spec: {suspend: true, replicatedJobs: [{name: w, template: {spec: {completionMode: Indexed, parallelism: 2, completions: 2, template: {spec: {containers: [{name: x, resources: {limits: {nvidia.com/gpu: 8}}}]}}}}}]}}")
+	set := fromFlow(t,
+		"{spec: {suspend: true, replicatedJobs: [{name: w, template: {spec: {completionMode: Indexed, parallelism: 2, "+
+			"completions: 2, template: {spec: {containers: [{name: x, resources: {limits: {nvidia.com/gpu: 8}}}]}}}}}]}}")
 	s, err := kinds.Named([]string{"TrainJob"})[0].Read(job, set, "nvidia.com/gpu")
 	if err != nil || s.CanSelect() {
 		t.Errorf("the node selector may change: %v; error %v", s.CanSelect(), err)

@@ -101,7 +101,8 @@ func setUserLimit(spec *solver.Job, job *sim.WorkloadJob) {
 	limit := job.UserLimit
 	speed := spec.Speed(fixedSize(spec))
 	if limit == 0 {
-		limit = sim.WholeSeconds(sim.Scale(defaultLimitFactor*time.Second, min(job.Demand.Seconds()/speed, longestSpan.Seconds()/defaultLimitFactor)))
+		limit = sim.WholeSeconds(sim.Scale(defaultLimitFactor*time.Second,
+			min(job.Demand.Seconds()/speed, longestSpan.Seconds()/defaultLimitFactor)))
 	}
 	left := max(0, limit-spec.TrainingTime)
 	spec.RemainingETA = max(1, sim.Scale(time.Second, min(left.Seconds()*speed, longestSpan.Seconds())))

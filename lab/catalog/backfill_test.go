@@ -164,7 +164,8 @@ func TestBackfillReservation(t *testing.T) {
 			rigidJob("short", 30, 100, 0, 3), rigidJob("small", 40, 5000, 0, 1),
 		}, []int{0, 1001, 1102, 31, 41}},
 		"two jobs reach their limits together, so that nodes remain for a long one": {[]sim.WorkloadJob{
-			rigidJob("first", 0, 1000, 1000, 3), rigidJob("second", 0, 1000, 1000, 3), rigidJob("head", 10, 100, 0, 7), rigidJob("long", 20, 5000, 0, 3),
+			rigidJob("first", 0, 1000, 1000, 3), rigidJob("second", 0, 1000, 1000, 3),
+			rigidJob("head", 10, 100, 0, 7), rigidJob("long", 20, 5000, 0, 3),
 		}, []int{0, 0, 1001, 21}},
 	} {
 		result, err := find(t, Backfill).Run(t.Context(), sim.Workload{Name: "w", Jobs: test.jobs}, sim.DefaultConfig(10), nil)

@@ -180,7 +180,8 @@ func TestOptimizes(t *testing.T) {
 	t.Parallel()
 	for _, p := range All() {
 		rule := slices.Contains([]string{
-			"greedy", "greedy-eta", "recorded", "fifo", "fifo-backfill", "fifo-partitions", "srpt", "max-min", "hesrpt", "hesrpt-event", "borrowing", "borrowing-waiting",
+			"greedy", "greedy-eta", "recorded", "fifo", "fifo-backfill", "fifo-partitions",
+			"srpt", "max-min", "hesrpt", "hesrpt-event", "borrowing", "borrowing-waiting",
 		}, p.Name)
 		if p.Optimizes() == rule {
 			t.Errorf("%s: Optimizes is %v; TestOptimizes lists the policies without optimization", p.Name, p.Optimizes())

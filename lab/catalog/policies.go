@@ -225,14 +225,18 @@ func general() []Policy {
 		requesting(sim.Terms{Name: "optimal"}, paper(exact, fifo), "the optimum of the paper's model, by the embedded exact backend"),
 		requesting(sim.Terms{Name: "optimal-cbc"}, paper(solver.BackendCBC, fifo), "the same, by CBC"),
 		requesting(sim.Terms{Name: "optimal-highs"}, paper(solver.BackendHiGHS, fifo), "the same, by HiGHS"),
-		requesting(sim.Terms{Name: "optimal-optimized"}, paper(exact, solver.AdmissionOptimized), "the optimum if queued jobs may be left waiting"),
-		requesting(sim.Terms{Name: "optimal-preemptive"}, paper(exact, solver.AdmissionPreemptive), "the optimum if running jobs may be preempted as well"),
-		requesting(sim.Terms{Name: "optimal-event", EveryEvent: true}, paper(exact, fifo), "optimal with an additional decision after every submission and completion"),
+		requesting(sim.Terms{Name: "optimal-optimized"}, paper(exact, solver.AdmissionOptimized),
+			"the optimum if queued jobs may be left waiting"),
+		requesting(sim.Terms{Name: "optimal-preemptive"}, paper(exact, solver.AdmissionPreemptive),
+			"the optimum if running jobs may be preempted as well"),
+		requesting(sim.Terms{Name: "optimal-event", EveryEvent: true}, paper(exact, fifo),
+			"optimal with an additional decision after every submission and completion"),
 		requesting(sim.Terms{Name: "total-time", EveryEvent: true, GroupLimits: true}, totalTime(solver.AdmissionStartFirst),
 			"the minimum mean JCT, with decisions after submissions and completions too; may pause jobs").on(AllPools),
 		requesting(sim.Terms{Name: "total-time-waiting", EveryEvent: true, GroupLimits: true}, totalTime(solver.AdmissionOptimized),
 			"total-time that never pauses jobs and may leave queued jobs waiting").on(AllPools),
-		requesting(sim.Terms{Name: "total-time-steady", GroupLimits: true}, steady, "the minimum mean JCT with a decision every 5 minutes, first in, first out").on(AllPools),
+		requesting(sim.Terms{Name: "total-time-steady", GroupLimits: true}, steady,
+			"the minimum mean JCT with a decision every 5 minutes, first in, first out").on(AllPools),
 		requesting(sim.Terms{Name: "greedy"}, paper(solver.BackendGreedy, fifo), "the baseline of the paper; ranks by training time"),
 		requesting(sim.Terms{Name: "greedy-eta"}, paper(solver.BackendGreedy, fifo), "greedy that ranks by remaining ETA").prepared(rankByETA),
 		{
@@ -251,7 +255,8 @@ func general() []Policy {
 		ruled(sim.Terms{Name: "srpt", FixedSize: true}, shortestRemaining, "fixed sizes, shortest remaining processing time first, preemptive"),
 		ruled(sim.Terms{Name: MaxMin}, maxMin, "max-min fair shares, rounded to legal sizes"),
 		ruled(sim.Terms{Name: "hesrpt"}, heSRPT(fifo), "heSRPT, optimal mean JCT for divisible nodes, rounded to legal sizes"),
-		ruled(sim.Terms{Name: "hesrpt-event", EveryEvent: true}, heSRPT(solver.AdmissionStartFirst), "hesrpt with decisions after submissions and completions too; may pause jobs"),
+		ruled(sim.Terms{Name: "hesrpt-event", EveryEvent: true}, heSRPT(solver.AdmissionStartFirst),
+			"hesrpt with decisions after submissions and completions too; may pause jobs"),
 	}
 }
 

@@ -78,7 +78,8 @@ func TestTotalTimeNearIndependentSimulator(t *testing.T) {
 		}
 		near("mean job completion time", meanOf(result, (*sim.JobResult).TotalTime).Minutes(), test.total, 0.01*test.total)
 		near("time without nodes", meanOf(result, func(j *sim.JobResult) time.Duration { return j.Unserved }).Minutes(), test.unserved, 0.6)
-		near("resizes per job", meanOf(result, func(j *sim.JobResult) time.Duration { return time.Duration(j.Resizes) * time.Second }).Seconds(), test.resizes, 0.5)
+		near("resizes per job",
+			meanOf(result, func(j *sim.JobResult) time.Duration { return time.Duration(j.Resizes) * time.Second }).Seconds(), test.resizes, 0.5)
 		if unproven := unproven(result); unproven != 0 {
 			t.Errorf("%s on %d nodes: %d decisions are not proven", test.trace, test.nodes, unproven)
 		}

@@ -33,15 +33,28 @@ func TestSiaOptions(t *testing.T) {
 		ramps   bool
 		want    []siaOption
 	}{
-		"new":          {job(0, "", 0), sim.JobState{}, false, []siaOption{none, option(1, "slow", -1), option(2, "slow", -1), option(1, "fast", -0.5), option(2, "fast", -0.5), option(4, "fast", -0.5)}},
+		"new": {
+			job(0, "", 0), sim.JobState{}, false,
+			[]siaOption{
+				none, option(1, "slow", -1), option(2, "slow", -1), option(1, "fast", -0.5), option(2, "fast", -0.5), option(4, "fast", -0.5),
+			},
+		},
 		"new, ramping": {job(0, "", 0), sim.JobState{}, true, []siaOption{none, option(1, "slow", -1), option(1, "fast", -0.5)}},
 		// (400 - 1 * 100) / (400 + 100) = 0.6, and 0.6^-0.5 = 1.29, 2.4^-0.5 = 0.65.
 		"running, ramping": {job(1, "slow", 400*time.Second), sim.JobState{Restarts: 1, LargestNodes: 1}, true, []siaOption{
 			none, option(1, "slow", -1), option(2, "slow", -1.29), option(1, "fast", -0.65), option(2, "fast", -0.65),
 		}},
-		"restarted":  {job(1, "slow", 400*time.Second), sim.JobState{Restarts: 4, LargestNodes: 1}, true, []siaOption{none, option(1, "slow", -1), option(2, "slow", -100), option(1, "fast", -100), option(2, "fast", -100)}},
-		"young":      {job(1, "slow", 50*time.Second), sim.JobState{LargestNodes: 1}, true, []siaOption{none, option(1, "slow", -1), option(2, "slow", -1), option(1, "fast", -0.5), option(2, "fast", -0.5)}},
-		"restarting": {job(1, "fast", 50*time.Second), sim.JobState{LargestNodes: 1, Restarting: true}, false, []siaOption{option(1, "fast", -0.5)}},
+		"restarted": {
+			job(1, "slow", 400*time.Second), sim.JobState{Restarts: 4, LargestNodes: 1}, true,
+			[]siaOption{none, option(1, "slow", -1), option(2, "slow", -100), option(1, "fast", -100), option(2, "fast", -100)},
+		},
+		"young": {
+			job(1, "slow", 50*time.Second), sim.JobState{LargestNodes: 1}, true,
+			[]siaOption{none, option(1, "slow", -1), option(2, "slow", -1), option(1, "fast", -0.5), option(2, "fast", -0.5)},
+		},
+		"restarting": {
+			job(1, "fast", 50*time.Second), sim.JobState{LargestNodes: 1, Restarting: true}, false, []siaOption{option(1, "fast", -0.5)},
+		},
 	} {
 		if got := siaOptions(test.job, types, test.history, test.ramps); !slices.Equal(got, test.want) {
 			t.Errorf("%s: the options are %v; want %v", name, got, test.want)

@@ -16,14 +16,16 @@ func forTeams() []Policy {
 		"total-time with higher weights for teams that used less than their quotas lately, instead of limits").on(TeamPools)
 	usage.decide = newUsage
 	return []Policy{
-		partitioned(requesting(sim.Terms{Name: Partitions, EveryEvent: true}, options, "total-time in a partition of the pool for every team, by quota")),
+		partitioned(requesting(sim.Terms{Name: Partitions, EveryEvent: true},
+			options, "total-time in a partition of the pool for every team, by quota")),
 		partitioned(ruled(sim.Terms{Name: "fifo-partitions", FixedSize: true}, greedy.FillIdle,
 			"fixed sizes, in the order of submission, in a partition of the pool for every team")),
 		ruled(sim.Terms{Name: "borrowing", EveryEvent: true, FixedSize: true, GroupLimits: true}, borrowing,
 			"fixed sizes, teams borrow unused quota until its owner reclaims it, like Kueue").on(TeamPools),
 		ruled(sim.Terms{Name: "borrowing-waiting", EveryEvent: true, FixedSize: true, GroupLimits: true}, borrowingWaiting,
 			"borrowing without preemption, so that teams may wait for their quotas").on(TeamPools),
-		requesting(sim.Terms{Name: "total-time-open", EveryEvent: true}, options, "total-time in one pool for all teams, without regard to teams"),
+		requesting(sim.Terms{Name: "total-time-open", EveryEvent: true}, options,
+			"total-time in one pool for all teams, without regard to teams"),
 		requesting(sim.Terms{Name: "total-time-weights", EveryEvent: true}, options,
 			"total-time with a weight for each team instead of limits: its quota per active job").on(TeamPools).prepared(weighTeams),
 		usage,

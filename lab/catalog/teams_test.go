@@ -28,7 +28,8 @@ func inTeam(team string, job sim.WorkloadJob) sim.WorkloadJob {
 func TestPartitionsAreNotShared(t *testing.T) {
 	config := sim.DefaultConfig(16)
 	config.Groups = []solver.Group{{ID: "a", Quota: 1}, {ID: "b", Quota: 1}}
-	result := run(t, policy(t, Partitions), config, inTeam("a", job("1", 0, 409600*time.Millisecond)), inTeam("a", job("2", 300*second, second)))
+	result := run(t, policy(t, Partitions), config,
+		inTeam("a", job("1", 0, 409600*time.Millisecond)), inTeam("a", job("2", 300*second, second)))
 	if got := times(result.Jobs[0]); got != [2]int64{0, 100} { // 8 nodes train 4.096 times as fast
 		t.Errorf("start and end are %v; want 0 and 100", got)
 	}

@@ -29,9 +29,11 @@ func forTypes() []Policy {
 	return []Policy{
 		pools.on(TypedPools),
 		teamPools,
-		requesting(sim.Terms{Name: "type-kept", EveryEvent: true, KeepType: true}, options, "total-time without changes of the node type of a job").on(TypedPools),
+		requesting(sim.Terms{Name: "type-kept", EveryEvent: true, KeepType: true},
+			options, "total-time without changes of the node type of a job").on(TypedPools),
 		ofSia("sia", "the optimum of Sia's objective every minute, with known speeds", sia{}).on(TypedPools),
-		ofSia("sia-ramp", "sia with its scale-up rule: jobs start on one node and at most double their largest size", sia{ramps: true}).on(TypedPools),
+		ofSia("sia-ramp", "sia with its scale-up rule: jobs start on one node and at most double their largest size",
+			sia{ramps: true}).on(TypedPools),
 	}
 }
 

@@ -118,7 +118,9 @@ func measure(config *Config, plans []planned, runs []*sim.Result, timed int) *me
 			order = append(order, key)
 		}
 		o := outcome{planned: &plans[i], run: run, summary: statistics.Summarize(run, plans[i].seed)}
-		o.against = statistics.Comparison{ExtraJobsPer100: math.NaN(), QueueReduction: statistics.Share(math.NaN()), TotalReduction: statistics.Share(math.NaN())}
+		o.against = statistics.Comparison{
+			ExtraJobsPer100: math.NaN(), QueueReduction: statistics.Share(math.NaN()), TotalReduction: statistics.Share(math.NaN()),
+		}
 		if run.Policy != greedyPolicy {
 			o.against = statistics.Compare(run, greedy[conditionsOf(i)])
 		}

@@ -24,7 +24,8 @@ func (m *measures) experiments() []Experiment {
 				"every pool. If there are more jobs than nodes, every admitted job has one node and the others wait under every policy. The "+
 				"table of every pool shows the share of such decisions."),
 		m.meanTime("total-time", "Job completion time (JCT)", "JCT", totalMinutes, nil, nil,
-			"The same runs. The JCT is the time from submission to completion. In the paper optimal is lower on every pool. Its curves have no numbers."),
+			"The same runs. The JCT is the time from submission to completion. In "+
+				"the paper optimal is lower on every pool. Its curves have no numbers."),
 		m.additional(baselineSetting, "additional-jobs", "Additional jobs",
 			"The same runs: how many more jobs optimal has finished when greedy has finished 100, 200, and so on, per 100, mean of these. In the "+
 				"paper the number peaks at a medium pool.",
@@ -36,13 +37,16 @@ func (m *measures) experiments() []Experiment {
 			m.mostExtra(heterogeneousSetting, paperHeterogeneous), m.poolOfExtra(heterogeneousSetting),
 			m.mostExtraChange(heterogeneousSetting, paperHeterogeneous-paperExtra)),
 		m.additional(etaSetting, "eta-disturbance", "ETA off by up to 10%",
-			"The baseline, with a random relative error of every estimated run time, uniform from −10% to +10%. Changes are relative to the baseline.",
+			"The baseline, with a random relative error of every estimated run "+
+				"time, uniform from −10% to +10%. Changes are relative to the baseline.",
 			m.extraChange(etaSetting, -2.4, -0.6), m.totalChange(etaSetting)),
 		m.additional(bugSetting, "bugs-and-kills", "Bugs and killed jobs",
 			"The baseline, but 15 % of the jobs hang within 5 minutes of training, users kill 10 % at a random point of their work, and the "+
-				"estimates of the other 75 % are off by up to 10 %. A job that hangs or is killed is finished. Less work is done than in the baseline, "+
+				"estimates of the other 75 % are off by up to 10 %. A job that hangs "+
+				"or is killed is finished. Less work is done than in the baseline, "+
 				"so mean times cannot be compared with it.",
-			m.mostExtra(bugSetting, paperBugs), m.poolOfExtra(bugSetting), m.mostExtraChange(bugSetting, paperBugs-paperExtra), m.extraChange(bugSetting)),
+			m.mostExtra(bugSetting, paperBugs), m.poolOfExtra(bugSetting),
+			m.mostExtraChange(bugSetting, paperBugs-paperExtra), m.extraChange(bugSetting)),
 		m.additional(delaySetting, "scaling-delay", "Scaling delay of 15 s",
 			"The baseline, but a job that starts or grows trains on as many nodes as before for 15 s. Changes are from the baseline.",
 			m.extraChange(delaySetting, -0.9, 1.8), m.totalChange(delaySetting)),
@@ -127,8 +131,10 @@ func (m *measures) additional(setting, name, title, text string, results ...Resu
 func (m *measures) decisionTimes() Experiment {
 	e := Experiment{
 		Name: "decision-times", Title: "Decision times", Timings: m.timings,
-		text: fmt.Sprintf("The time in the solver of optimal's decisions in the baseline at %d nodes. These runs come first and one at a time, but "+
-			"other load on the machine affects them. The paper used CBC on an i7-8700K, so the ratio compares machines as well as methods.", m.pools[0]),
+		text: fmt.Sprintf("The time in the solver of optimal's decisions in the "+
+			"baseline at %d nodes. These runs come first and one at a time, but "+
+			"other load on the machine affects them. The paper used CBC on an i7-8700K, so the ratio compares machines as well as methods.",
+			m.pools[0]),
 	}
 	e.Results = []Result{
 		{Quantity: "mean", Unit: "ms", Paper: []float64{400}, digits: threeDigits, Ours: make(values)},
@@ -158,9 +164,12 @@ func (m *measures) variants() Experiment {
 	policies := append([]string{greedyPolicy, optimalPolicy}, variantPolicies()...)
 	e := Experiment{
 		Name: "variants", Title: "Beyond the paper: other policies", Rows: m.rowsOf(baselineSetting, policies...),
-		text: "The baseline under other policies, each compared with optimal, as ranges over the pools: optimal with decisions after submissions and " +
-			"completions too, optimal that may preempt running jobs, heSRPT rounded to legal sizes, max-min fair shares (max-min), total-time, which " +
-			"minimizes the mean JCT, and fixed requested sizes, in the order of submission (fifo) and with the shortest remaining time first (srpt).",
+		text: "The baseline under other policies, each compared with optimal, as " +
+			"ranges over the pools: optimal with decisions after submissions and " +
+			"completions too, optimal that may preempt running jobs, heSRPT rounded " +
+			"to legal sizes, max-min fair shares (max-min), total-time, which " +
+			"minimizes the mean JCT, and fixed requested sizes, in the order of " +
+			"submission (fifo) and with the shortest remaining time first (srpt).",
 	}
 	totals, queues, resized := m.means(baselineSetting, optimalPolicy, totalMinutes), m.means(baselineSetting, optimalPolicy, queueMinutes),
 		m.means(baselineSetting, optimalPolicy, resizes)
@@ -191,10 +200,13 @@ func (m *measures) variants() Experiment {
 func (m *measures) bound() Experiment {
 	e := Experiment{
 		Name: "hesrpt-bound", Title: "Beyond the paper: the heSRPT bound", Rows: m.rowsOf(batchSetting, batchPolicies()...),
-		text: "The mean JCT of heSRPT with divisible nodes is a lower bound for every policy if all jobs are submitted at once, as in this experiment. " +
-			"No policy reaches it, because it overestimates speeds on fractions of a node and may assign the whole pool to one job. Numbers are the mean " +
+		text: "The mean JCT of heSRPT with divisible nodes is a lower bound for " +
+			"every policy if all jobs are submitted at once, as in this experiment. " +
+			"No policy reaches it, because it overestimates speeds on fractions of a " +
+			"node and may assign the whole pool to one job. Numbers are the mean " +
 			"JCT divided by the bound, as ranges over the pools.",
-		charts: m.chartsOf("hesrpt-bound", "Mean JCT divided by the heSRPT bound", "mean JCT divided by the bound", batchSetting, []string{optimalPolicy, catalog.MaxMin, "total-time", "hesrpt"}, overBound),
+		charts: m.chartsOf("hesrpt-bound", "Mean JCT divided by the heSRPT bound", "mean JCT divided by the bound",
+			batchSetting, []string{optimalPolicy, catalog.MaxMin, "total-time", "hesrpt"}, overBound),
 	}
 	for _, policy := range batchPolicies() {
 		e.Results = append(e.Results, Result{Quantity: policy, digits: threeDigits, Ours: m.means(batchSetting, policy, overBound).span()})

@@ -75,8 +75,9 @@ func TestBadResponses(t *testing.T) {
 	failure := errors.New("no decision today")
 	for want, call := range map[string]Caller{
 		`the response has the job "other", which is not in the request`: responds(&elastallocv1.Allocation{JobId: "other", Nodes: 1}),
-		`the response has the job "runs" twice`:                         responds(&elastallocv1.Allocation{JobId: "runs"}, &elastallocv1.Allocation{JobId: "runs"}),
-		`the response gives job "runs" -3 nodes; must be at least 0`:    responds(&elastallocv1.Allocation{JobId: "runs", Nodes: -3}),
+		`the response has the job "runs" twice`: responds(&elastallocv1.Allocation{JobId: "runs"},
+			&elastallocv1.Allocation{JobId: "runs"}),
+		`the response gives job "runs" -3 nodes; must be at least 0`: responds(&elastallocv1.Allocation{JobId: "runs", Nodes: -3}),
 		failure.Error(): func(context.Context, *elastallocv1.AllocateRequest) (*elastallocv1.AllocateResponse, error) {
 			return nil, failure
 		},
@@ -105,7 +106,8 @@ func TestProgram(t *testing.T) {
 	for status, want := range map[string]string{"0": "", "7": "the program failed: exit status 7"} {
 		file := filepath.Join(t.TempDir(), "policy.sh")
 		// The n-th response gives the job n nodes.
-		script := "n=0\nwhile read line; do n=$((n + 1)); echo '" + string(text) + "' | sed \"s/\\\"nodes\\\": *1/\\\"nodes\\\": $n/\"; done\necho done >&2\nexit " + status + "\n"
+		script := "n=0\nwhile read line; do n=$((n + 1)); echo '" + string(text) +
+			"' | sed \"s/\\\"nodes\\\": *1/\\\"nodes\\\": $n/\"; done\necho done >&2\nexit " + status + "\n"
 		if err := os.WriteFile(file, []byte(script), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -147,7 +149,8 @@ func TestCanceledProgram(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := allocator.Allocate(ctx, snapshot(), policy.Options); err == nil || !strings.Contains(err.Error(), "the program wrote no response") {
+	_, err = allocator.Allocate(ctx, snapshot(), policy.Options)
+	if err == nil || !strings.Contains(err.Error(), "the program wrote no response") {
 		t.Errorf("got %v", err)
 	}
 	if err := end(); err != nil {

@@ -40,7 +40,8 @@ func OfRuns(runs []*sim.Result, summary *results.Summary) ([]Named, error) {
 	measures := []measure{
 		{"total_time", "Job completion time (JCT)", "mean JCT (min)", func(s *statistics.Summary) float64 { return s.MeanTotalSeconds / minute }},
 		{"queueing_time", "Queueing time", "mean per job (min)", func(s *statistics.Summary) float64 { return s.MeanQueueSeconds / minute }},
-		{"unserved_time", "Time without nodes (queue and pauses)", "mean per job (min)", func(s *statistics.Summary) float64 { return s.MeanUnservedSeconds / minute }},
+		{"unserved_time", "Time without nodes (queue and pauses)", "mean per job (min)",
+			func(s *statistics.Summary) float64 { return s.MeanUnservedSeconds / minute }},
 		{"changes", "Resizes after the start", "resizes per job", (*statistics.Summary).ResizesPerJob},
 		{"later", "Jobs later than under ideal fair shares", "jobs (%)", func(s *statistics.Summary) float64 { return 100 * s.LaterThanIdeal }},
 		{"additional_jobs", "Additional jobs when " + summary.Baseline() + " completed 100", "per 100 jobs", summary.ExtraJobs},
@@ -50,7 +51,8 @@ func OfRuns(runs []*sim.Result, summary *results.Summary) ([]Named, error) {
 			}
 			return *s.WorstTeam
 		}},
-		{"utilization", "Utilization while jobs are present", "nodes in use (%)", func(s *statistics.Summary) float64 { return 100 * float64(s.Utilization) }},
+		{"utilization", "Utilization while jobs are present", "nodes in use (%)",
+			func(s *statistics.Summary) float64 { return 100 * float64(s.Utilization) }},
 	}
 	var named []Named
 	for _, m := range measures {
@@ -58,7 +60,8 @@ func OfRuns(runs []*sim.Result, summary *results.Summary) ([]Named, error) {
 		if len(series) == 0 {
 			continue
 		}
-		figure, err := Lines(format.InUnits(m.title, summary.Unit), format.InUnits("nodes in the pool", summary.Unit), format.InUnits(m.label, summary.Unit), series...)
+		figure, err := Lines(format.InUnits(m.title, summary.Unit),
+			format.InUnits("nodes in the pool", summary.Unit), format.InUnits(m.label, summary.Unit), series...)
 		if len(summary.Pools()) == 1 {
 			figure, err = Bars(format.InUnits(m.title, summary.Unit), format.InUnits(m.label, summary.Unit), series)
 		}
@@ -144,7 +147,8 @@ func Gantt(unit string, runs ...*sim.Result) []Named {
 	line := func(nodes int) plot.Thumbnailer { return &plotter.Line{LineStyle: ganttStyle(nodes, most)} }
 	var named []Named
 	for _, run := range runs {
-		f := newFigure(fmt.Sprintf("Jobs under %s, %s%s", run.Policy, format.InUnits(format.Plural(run.Nodes, "node"), unit), part), name+" since the first submission", "jobs by submission")
+		f := newFigure(fmt.Sprintf("Jobs under %s, %s%s", run.Policy, format.InUnits(format.Plural(run.Nodes, "node"), unit), part),
+			name+" since the first submission", "jobs by submission")
 		jobs := presentJobs(run, from, until)
 		g := gantt{jobs, most, scale, from, until}
 		f.plot.Add(g)
@@ -327,7 +331,8 @@ func distribution(runs []*sim.Result, summary *results.Summary) (*Figure, error)
 			series = append(series, s)
 		}
 	}
-	figure, err := Lines(format.InUnits(fmt.Sprintf("Distribution of JCT on %s", format.Plural(nodes, "node")), summary.Unit), "JCT (min)", "jobs complete (%)", series...)
+	figure, err := Lines(format.InUnits(fmt.Sprintf("Distribution of JCT on %s", format.Plural(nodes, "node")), summary.Unit),
+		"JCT (min)", "jobs complete (%)", series...)
 	if err == nil {
 		figure.plot.X.Tick.Marker = logTicks(1)
 	}

@@ -52,7 +52,9 @@ func (m *CallDifference) Moved() int {
 // Differences makes a decision of a policy for every recorded Allocate call except the last, and returns
 // the differences. The last call is omitted because later allocations are not known. Differences calls
 // done, which may be nil, after each decision.
-func (r *Replay) Differences(ctx context.Context, p catalog.Policy, allocator sim.Allocator, done func(done, all int)) ([]CallDifference, error) {
+func (r *Replay) Differences(
+	ctx context.Context, p catalog.Policy, allocator sim.Allocator, done func(done, all int),
+) ([]CallDifference, error) {
 	var list []CallDifference
 	after := r.allocationAfter()
 	for i := range r.Calls[:len(r.Calls)-1] {
@@ -157,7 +159,8 @@ func (m *Call) why(n int, a *solver.Allocation, allocation, gets Allocation) str
 	case allocation.Nodes == 0:
 		return fmt.Sprintf("starts on %s, which are idle", gets)
 	case gets.NodeType != allocation.NodeType:
-		return fmt.Sprintf("trains %s times as fast on %s as on %s, from which other jobs benefit more", m.speedup(n, allocation, gets), gets, allocation)
+		return fmt.Sprintf("trains %s times as fast on %s as on %s, from which other jobs benefit more",
+			m.speedup(n, allocation, gets), gets, allocation)
 	case a.Nodes > allocation.Nodes:
 		return fmt.Sprintf("trains %s times as fast on %d as on %s, more than other jobs would benefit",
 			m.speedup(n, allocation, gets), a.Nodes, allocation.ofNodes())

@@ -102,7 +102,8 @@ func (f *Replayed) Lead() []string {
 	in, unit := unitOf(&f.Summary)
 	lines := []string{
 		fmt.Sprintf("Recorded from %s for %s: %d decisions on up to %d nodes; %d of %d jobs completed meanwhile and are compared.",
-			f.Source.Begin.UTC().Format("2006-01-02 15:04 UTC"), format.CoarseDuration(f.Until), f.Source.Decisions, f.Config.Nodes, u.Compared, u.Jobs),
+			f.Source.Begin.UTC().Format("2006-01-02 15:04 UTC"), format.CoarseDuration(f.Until),
+			f.Source.Decisions, f.Config.Nodes, u.Compared, u.Jobs),
 		fmt.Sprintf("What the cluster did (recorded): the mean job completion time (JCT) is %s %s, of which %s %s are without nodes.",
 			in(recorded.MeanTotalSeconds), unit, in(recorded.MeanUnservedSeconds), unit),
 	}
@@ -116,7 +117,8 @@ func (f *Replayed) Lead() []string {
 		lines = append(lines,
 			fmt.Sprintf("Slower jobs under %s: %s of the jobs take over %s longer than they did; the mean JCT of the longest tenth is %s.",
 				f.Summary.Verdict.Policy, percent(d.LaterThanRecorded), format.ShortDuration(f.Config.Frequency), f.longest(best)),
-			fmt.Sprintf("Uncertainty: %s of its node hours are on sizes that a job never had in the recording, with speeds as reported by the scheduler; %s of all jobs were still running.%s",
+			fmt.Sprintf("Uncertainty: %s of its node hours are on sizes that a job never had in the "+
+				"recording, with speeds as reported by the scheduler; %s of all jobs were still running.%s",
 				percent(d.UnseenSizeShare), percent(float64(u.StillRunning)/float64(max(1, u.Jobs))), few),
 		)
 	}
@@ -190,24 +192,34 @@ func (f *Replayed) unknownSection() Section {
 		return fmt.Sprintf("%d of %d, %s", n, all, percent(float64(n)/float64(max(1, all))))
 	}
 	rows := [][]string{
-		{"jobs still running at the end", of(u.StillRunning, u.Jobs), "They are part of every simulation with the reported remaining work, and of no figure."},
+		{"jobs still running at the end", of(u.StillRunning, u.Jobs),
+			"They are part of every simulation with the reported remaining work, and of no figure."},
 		{"jobs in the first snapshot", of(u.AtBegin, u.Jobs), "Their times start at the beginning of the recording."},
-		{"jobs that disappeared before a snapshot with nodes", of(u.Withdrawn, u.Jobs), "They were withdrawn, or started and completed between two snapshots. Omitted."},
+		{"jobs that disappeared before a snapshot with nodes", of(u.Withdrawn, u.Jobs),
+			"They were withdrawn, or started and completed between two snapshots. Omitted."},
 		{"jobs that never fit the pool", of(u.NeverFit, u.Jobs), "Omitted."},
-		{"jobs with the ID of an earlier job", of(u.IDsReused, u.Jobs), "Separate jobs, because they are younger than the earlier job. Their ID has a number appended."},
+		{"jobs with the ID of an earlier job", of(u.IDsReused, u.Jobs),
+			"Separate jobs, because they are younger than the earlier job. Their ID has a number appended."},
 		{"jobs missing in a snapshot between two others", of(u.Absent, u.Jobs), "They are assumed to be unchanged since the previous snapshot."},
-		{"unknown submissions", of(u.SubmissionUnknown, u.Jobs), "waiting_time and training_time are unset. The first snapshot with the job counts as its submission."},
+		{"unknown submissions", of(u.SubmissionUnknown, u.Jobs),
+			"waiting_time and training_time are unset. The first snapshot with the job counts as its submission."},
 		{"resizes that no response explains", fmt.Sprint(u.UnseenChanges), "They are assumed in the middle between two snapshots."},
-		{"time between snapshots", fmt.Sprintf("median %.0f s, 95th percentile %.0f s, longest %.0f s", u.GapSeconds.Median, u.GapSeconds.P95, u.GapSeconds.Max), "Changes within this time are not known exactly."},
+		{"time between snapshots", fmt.Sprintf("median %.0f s, 95th percentile %.0f s, longest %.0f s",
+			u.GapSeconds.Median, u.GapSeconds.P95, u.GapSeconds.Max), "Changes within this time are not known exactly."},
 		{
-			"uncertainty of completion times", fmt.Sprintf("median %.0f s, 95th percentile %.0f s, longest %.0f s", u.EndWithinSeconds.Median, u.EndWithinSeconds.P95, u.EndWithinSeconds.Max),
-			"Between the two snapshots, the time follows from the remaining ETA. A job that completed earlier counts as completed at the later snapshot.",
+			"uncertainty of completion times",
+			fmt.Sprintf("median %.0f s, 95th percentile %.0f s, longest %.0f s",
+				u.EndWithinSeconds.Median, u.EndWithinSeconds.P95, u.EndWithinSeconds.Max),
+			"Between the two snapshots, the time follows from the remaining ETA. A " +
+				"job that completed earlier counts as completed at the later snapshot.",
 		},
-		{"gaps of more than three steps", fmt.Sprintf("%d, %s of the time", u.LongGaps, percent(u.LongGapShare)), "The scheduler made no calls, or the server did not record."},
+		{"gaps of more than three steps", fmt.Sprintf("%d, %s of the time", u.LongGaps, percent(u.LongGapShare)),
+			"The scheduler made no calls, or the server did not record."},
 		{"assigned resizes that were applied", of(u.CarriedOut, u.Changes), "Few in shadow mode, in which the scheduler applies no decisions."},
 		{"calls that were refused or failed", of(s.Refused+s.Unanswered, s.Calls), "Refused calls are omitted."},
 		{"calls of other callers or methods", of(s.OtherCallers+s.OtherMethods, s.Calls), "Omitted."},
-		{"incomplete files", fmt.Sprint(len(s.Cut)), "A server was still writing, was killed, or the file is damaged. The readable part is used."},
+		{"incomplete files", fmt.Sprint(len(s.Cut)),
+			"A server was still writing, was killed, or the file is damaged. The readable part is used."},
 		{"times that the clock was set back", fmt.Sprint(len(s.ClockSetBack)), "Calls within the repeated time are in the wrong order."},
 	}
 	least, most := 1.0, 0.0
@@ -242,13 +254,15 @@ func (f *Replayed) decisionSection() Section {
 	}
 	section := Section{
 		Name: "decisions", Title: "Decisions",
-		Text: []string{fmt.Sprintf("For each of %[2]d recorded snapshots, the decision of %[1]s is compared with the allocations after the snapshot. They are equal for %[3]d. "+
+		Text: []string{fmt.Sprintf("For each of %[2]d recorded snapshots, the decision of "+
+			"%[1]s is compared with the allocations after the snapshot. They are equal for %[3]d. "+
 			"Below are the decisions with the most moved nodes. decisions.csv contains all.", f.DecisionPolicy, len(f.Calls), same)},
 	}
 	for _, m := range f.Largest {
 		table := Table{
 			Title: fmt.Sprintf("%s, snapshot %s: %d of %d jobs have other allocations, %d nodes are moved; idle nodes: recorded %d, %s %d",
-				m.Time.UTC().Format("01-02 15:04:05"), m.SnapshotID, len(m.Differences), m.Jobs, m.Moved(), m.IdleRecorded, f.DecisionPolicy, m.IdlePolicy),
+				m.Time.UTC().Format("01-02 15:04:05"), m.SnapshotID, len(m.Differences),
+				m.Jobs, m.Moved(), m.IdleRecorded, f.DecisionPolicy, m.IdlePolicy),
 			Header: []string{"job", "before", "recorded", "assigned", f.DecisionPolicy, "why"}, TextColumns: []int{5},
 		}
 		for _, d := range m.Differences[:min(maxDifferences, len(m.Differences))] {
@@ -301,20 +315,32 @@ func (f *Replayed) runTables() []Table {
 	none := func(int) string { return "" }
 	return []Table{
 		tabulate(f.Summary.Runs, none, policy,
-			column{"JCT", "mean job completion time, in " + unit + " like all times", func(_ int, s *statistics.Summary) string { return in(s.MeanTotalSeconds) }},
-			column{"unserved", "mean time without nodes, in the queue and in pauses", func(_ int, s *statistics.Summary) string { return in(s.MeanUnservedSeconds) }},
+			column{
+				"JCT", "mean job completion time, in " + unit + " like all times",
+				func(_ int, s *statistics.Summary) string { return in(s.MeanTotalSeconds) },
+			},
+			column{
+				"unserved", "mean time without nodes, in the queue and in pauses",
+				func(_ int, s *statistics.Summary) string { return in(s.MeanUnservedSeconds) },
+			},
 			column{"p95", "the 95th percentile", func(_ int, s *statistics.Summary) string { return in(s.P95TotalSeconds) }},
 			column{"max", "the maximum", func(_ int, s *statistics.Summary) string { return in(s.MaxTotalSeconds) }},
-			column{"later", "share of jobs that take over a step longer than they did", detail(func(d *Detail) string { return percent(d.LaterThanRecorded) })}),
+			column{"later", "share of jobs that take over a step longer than they did",
+				detail(func(d *Detail) string { return percent(d.LaterThanRecorded) })}),
 		tabulate(f.Summary.Runs, none, policy,
 			column{"resizes", "resizes per job", func(_ int, s *statistics.Summary) string { return fmt.Sprintf("%.2f", s.ResizesPerJob()) }},
 			column{"pauses", "resizes per job to no nodes", func(_ int, s *statistics.Summary) string { return fmt.Sprintf("%.2f", s.Pauses) }},
 			column{"used", "utilization: share of the pool's nodes occupied within the recording", func(_ int, s *statistics.Summary) string {
 				return number("%.0f%%", 100*float64(s.Utilization))
 			}},
-			column{"idle h", "idle node hours", func(run int, _ *statistics.Summary) string { return fmt.Sprintf("%.1f", f.Details[run].IdleNodeHours) }},
-			column{"unseen", "share of node hours on sizes that a job never had", detail(func(d *Detail) string { return percent(d.UnseenSizeShare) })},
-			column{"after", "jobs that complete after the recording, when no more arrive", detail(func(d *Detail) string { return fmt.Sprint(d.EndAfterRecording) })}),
+			column{
+				"idle h", "idle node hours", func(run int, _ *statistics.Summary) string { return fmt.Sprintf("%.1f", f.Details[run].IdleNodeHours) },
+			},
+			column{
+				"unseen", "share of node hours on sizes that a job never had", detail(func(d *Detail) string { return percent(d.UnseenSizeShare) }),
+			},
+			column{"after", "jobs that complete after the recording, when no more arrive",
+				detail(func(d *Detail) string { return fmt.Sprint(d.EndAfterRecording) })}),
 	}
 }
 

@@ -73,7 +73,8 @@ func (f *Simulated) page() (*Page, error) {
 		return nil, err
 	}
 	page := &Page{
-		Title: "Policies on " + f.Workload.Name, Unit: f.Summary.Unit, Lead: f.Lead(), Verdict: slices.Concat(scenariosTable(&f.Summary), verdictTable(&f.Summary)), Figure: drawn[0], Origin: *f.Summary.Origin,
+		Title: "Policies on " + f.Workload.Name, Unit: f.Summary.Unit, Lead: f.Lead(),
+		Verdict: slices.Concat(scenariosTable(&f.Summary), verdictTable(&f.Summary)), Figure: drawn[0], Origin: *f.Summary.Origin,
 	}
 	page.Sections = append(page.Sections, Section{
 		Name: "policies", Title: "Policies",
@@ -109,9 +110,12 @@ func (f *Simulated) runTables() []Table {
 	policy := column{"policy", "", func(_ int, s *statistics.Summary) string { return s.Policy }}
 	times := []column{
 		policy,
-		{"queue", "mean time until the first nodes, in minutes like all times of jobs", func(_ int, s *statistics.Summary) string { return minutes(s.MeanQueueSeconds) }},
-		{"unserved", "mean time without nodes: in the queue and in pauses", func(_ int, s *statistics.Summary) string { return minutes(s.MeanUnservedSeconds) }},
-		{"JCT", "mean job completion time, from submission to completion", func(_ int, s *statistics.Summary) string { return minutes(s.MeanTotalSeconds) }},
+		{"queue", "mean time until the first nodes, in minutes like all times of jobs",
+			func(_ int, s *statistics.Summary) string { return minutes(s.MeanQueueSeconds) }},
+		{"unserved", "mean time without nodes: in the queue and in pauses",
+			func(_ int, s *statistics.Summary) string { return minutes(s.MeanUnservedSeconds) }},
+		{"JCT", "mean job completion time, from submission to completion",
+			func(_ int, s *statistics.Summary) string { return minutes(s.MeanTotalSeconds) }},
 		{"p95", "its 95th percentile", func(_ int, s *statistics.Summary) string { return minutes(s.P95TotalSeconds) }},
 		{"max", "its maximum", func(_ int, s *statistics.Summary) string { return minutes(s.MaxTotalSeconds) }},
 		{"later", "share of jobs that complete later than under max-min fair shares (max-min)", func(_ int, s *statistics.Summary) string {
@@ -129,25 +133,31 @@ func (f *Simulated) runTables() []Table {
 	}
 	price := []column{
 		policy,
-		{"slowdown", "the largest JCT of a job by its time alone in the pool", func(_ int, s *statistics.Summary) string { return fmt.Sprintf("%.1f", s.MaxSlowdown) }},
-		{"resizes", "resizes per job after its start", func(_ int, s *statistics.Summary) string { return fmt.Sprintf("%.2f", s.ResizesPerJob()) }},
+		{"slowdown", "the largest JCT of a job by its time alone in the pool",
+			func(_ int, s *statistics.Summary) string { return fmt.Sprintf("%.1f", s.MaxSlowdown) }},
+		{"resizes", "resizes per job after its start",
+			func(_ int, s *statistics.Summary) string { return fmt.Sprintf("%.2f", s.ResizesPerJob()) }},
 		{"pauses", "resizes per job to no nodes", func(_ int, s *statistics.Summary) string { return fmt.Sprintf("%.2f", s.Pauses) }},
 		{"extra", "jobs per 100 that had completed in addition to those of " + summary.Baseline(), func(_ int, s *statistics.Summary) string {
 			return number("%+.1f", summary.ExtraJobs(s))
 		}},
-		{"proven", "share of decisions that are proven optimal", func(_ int, s *statistics.Summary) string { return number("%.2f%%", s.ProvenPercent()) }},
+		{"proven", "share of decisions that are proven optimal",
+			func(_ int, s *statistics.Summary) string { return number("%.2f%%", s.ProvenPercent()) }},
 		{"time", "median time of a decision", func(_ int, s *statistics.Summary) string { return fmt.Sprintf("%.2f ms", s.SolveMillis.Median) }},
 	}
 	if f.hasTeams() {
-		price = append(price, column{"team", "the worst team: its mean JCT by the one under " + catalog.Partitions, func(_ int, s *statistics.Summary) string {
-			if s.WorstTeam == nil {
-				return ""
-			}
-			return number("%.2f", *s.WorstTeam)
-		}})
+		price = append(price,
+			column{"team", "the worst team: its mean JCT by the one under " + catalog.Partitions, func(_ int, s *statistics.Summary) string {
+				if s.WorstTeam == nil {
+					return ""
+				}
+				return number("%.2f", *s.WorstTeam)
+			}})
 	}
 	if summary.Runs[0].NodeTypes != nil {
-		price = append(price, column{"moves", "resizes per job to another node type", func(_ int, s *statistics.Summary) string { return fmt.Sprintf("%.2f", s.Moves) }})
+		price = append(price, column{
+			"moves", "resizes per job to another node type", func(_ int, s *statistics.Summary) string { return fmt.Sprintf("%.2f", s.Moves) },
+		})
 	}
 	if slices.ContainsFunc(summary.Runs, func(s statistics.Summary) bool { return s.Unplaced != nil }) {
 		placed := func(write func(*statistics.Summary) string) func(int, *statistics.Summary) string {
@@ -159,8 +169,12 @@ func (f *Simulated) runTables() []Table {
 			}
 		}
 		price = append(price,
-			column{"moved", "restarts per job on other machines, without a resize", placed(func(s *statistics.Summary) string { return fmt.Sprintf("%.2f", *s.PlacementMoves) })},
-			column{"unplaced", "decisions whose jobs were reduced, because the machines had no place for them", placed(func(s *statistics.Summary) string { return fmt.Sprint(*s.Unplaced) })})
+			column{
+				"moved", "restarts per job on other machines, without a resize",
+				placed(func(s *statistics.Summary) string { return fmt.Sprintf("%.2f", *s.PlacementMoves) }),
+			},
+			column{"unplaced", "decisions whose jobs were reduced, because the machines had no place for them",
+				placed(func(s *statistics.Summary) string { return fmt.Sprint(*s.Unplaced) })})
 	}
 	heading := func(run int) string {
 		if run > 0 && summary.Runs[run].Nodes == summary.Runs[run-1].Nodes {
@@ -231,7 +245,9 @@ func (f *Simulated) typesTable() Table {
 // Lead returns the summary: the improvement by the best policy, the jobs that are slower, and the
 // conditions.
 func (f *Simulated) Lead() []string {
-	lines := []string{fmt.Sprintf("%s: %s on pools of %s nodes.", f.Workload.Name, format.Plural(len(f.Workload.Jobs), "job"), joined(f.Summary.Pools()))}
+	lines := []string{
+		fmt.Sprintf("%s: %s on pools of %s nodes.", f.Workload.Name, format.Plural(len(f.Workload.Jobs), "job"), joined(f.Summary.Pools())),
+	}
 	return slices.Concat(lines, verdict(&f.Summary, f.GPUsPerNode), f.notes())
 }
 
@@ -251,15 +267,18 @@ func (f *Simulated) notes() []string {
 			jobsAre(cut.Jobs), cut.MaxGPUs, cut.GPUs))
 	}
 	if cut.Eligible > 0 {
-		notes = append(notes, fmt.Sprintf("%s counted from the time from which they could run (eligible_s), not from their submission.", jobsAre(cut.Eligible)))
+		notes = append(notes,
+			fmt.Sprintf("%s counted from the time from which they could run (eligible_s), not from their submission.", jobsAre(cut.Eligible)))
 	}
 	if f.Summary.NodesTooLarge() {
 		compared := ""
 		if slices.Contains(f.Summary.Policies(), catalog.Recorded) {
 			compared = ", so the policies are not compared with what the cluster did"
 		}
-		notes = append(notes, fmt.Sprintf("%d of %s requested less than a node and have a whole one here%s. Count in GPUs with --gpus-per-node 1 --unit gpu and %d times the nodes.",
-			cut.BelowNode, format.Plural(len(f.Workload.Jobs), "job"), compared, f.GPUsPerNode))
+		notes = append(notes,
+			fmt.Sprintf("%d of %s requested less than a node and have a whole one here%s. "+
+				"Count in GPUs with --gpus-per-node 1 --unit gpu and %d times the nodes.",
+				cut.BelowNode, format.Plural(len(f.Workload.Jobs), "job"), compared, f.GPUsPerNode))
 	}
 	if f.WithoutStart > 0 && f.WithoutStart < len(f.Workload.Jobs) {
 		notes = append(notes, fmt.Sprintf("start_s is empty for %d of %s, so the policies are not compared with what the cluster did.",
@@ -270,10 +289,13 @@ func (f *Simulated) notes() []string {
 		return notes
 	}
 	peak := f.Runs[at].PeakNodes() // The same for every pool.
-	notes = append(notes, fmt.Sprintf("The cluster (%s) occupied up to %s at once, and no restarts are charged to it. Compare it on a pool of the size that the cluster had.",
-		catalog.Recorded, format.Plural(peak, "node")))
+	notes = append(notes,
+		fmt.Sprintf("The cluster (%s) occupied up to %s at once, and no restarts "+
+			"are charged to it. Compare it on a pool of the size that the cluster had.",
+			catalog.Recorded, format.Plural(peak, "node")))
 	if !f.HasEligible {
-		notes = append(notes, "The trace has no eligible_s, so waits for dependencies and limits of users count as time in the queue of "+catalog.Recorded+".")
+		notes = append(notes,
+			"The trace has no eligible_s, so waits for dependencies and limits of users count as time in the queue of "+catalog.Recorded+".")
 	}
 	if small := slices.DeleteFunc(f.Summary.Pools(), func(nodes int) bool { return nodes >= peak }); len(small) > 0 {
 		pools := "A pool of %s nodes is smaller, so %s cannot be compared there."

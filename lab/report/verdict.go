@@ -45,7 +45,8 @@ func verdict(s *results.Summary, gpusPerNode int) []string {
 		mean = "mean JCT"
 	}
 	if v.Calm != "" {
-		lines = append(lines, fmt.Sprintf("%s, which pauses no job: the mean JCT is %s.", v.Calm, loweredAll(s.CompareWith(v.Calm, v.References()))))
+		lines = append(lines,
+			fmt.Sprintf("%s, which pauses no job: the mean JCT is %s.", v.Calm, loweredAll(s.CompareWith(v.Calm, v.References()))))
 	}
 	if lower := lowerThanBest(s); lower != "" {
 		lines = append(lines, lower)
@@ -64,7 +65,9 @@ func leading(v *results.Verdict) []string {
 	}
 	for i := range v.Scenarios {
 		if scenario := &v.Scenarios[i]; scenario.Name == v.Leading {
-			return []string{fmt.Sprintf("%s, the mean job completion time (JCT) of %s is %s.", assumption(v.Leading), v.Policy, loweredAll(scenario.ComparedWith))}
+			return []string{
+				fmt.Sprintf("%s, the mean job completion time (JCT) of %s is %s.", assumption(v.Leading), v.Policy, loweredAll(scenario.ComparedWith)),
+			}
 		}
 	}
 	both := ""
@@ -284,7 +287,8 @@ func validity(s *results.Summary, gpusPerNode int) string {
 		if gpusPerNode > 1 {
 			of = fmt.Sprintf(" of %d GPUs", gpusPerNode)
 		}
-		elastic = fmt.Sprintf("%d of %s (%s) are elastic, on up to %d nodes%s", c.Elastic, format.Plural(c.Jobs, "job"), percent(c.ElasticShare), c.LargestSize, of)
+		elastic = fmt.Sprintf("%d of %s (%s) are elastic, on up to %d nodes%s", c.Elastic,
+			format.Plural(c.Jobs, "job"), percent(c.ElasticShare), c.LargestSize, of)
 	}
 	if n := s.Cut.BelowNode; n > 0 {
 		elastic += fmt.Sprintf(", although %d requested less than a node", n)

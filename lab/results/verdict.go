@@ -260,7 +260,8 @@ func (s *Summary) references() []string {
 	var references []string
 	if len(s.PoolsOf(catalog.Recorded)) > 0 && !s.NodesTooLarge() {
 		references = append(references, catalog.Recorded)
-	} else if fifo := slices.IndexFunc([]string{catalog.Backfill, FIFOPolicy}, func(name string) bool { return slices.Contains(policies, name) }); fifo >= 0 {
+	} else if fifo := slices.IndexFunc([]string{catalog.Backfill, FIFOPolicy},
+		func(name string) bool { return slices.Contains(policies, name) }); fifo >= 0 {
 		references = append(references, []string{catalog.Backfill, FIFOPolicy}[fifo])
 	}
 	if slices.Contains(policies, catalog.MaxMin) {

@@ -397,7 +397,8 @@ func typeSummaries(r *sim.Result) []TypeSummary {
 	for n, t := range r.NodeTypes {
 		utilization := r.MeanUtilization(t.Nodes, func(period sim.NodesAt) bool { return period.NodeType == t.ID })
 		types = append(types, TypeSummary{
-			ID: t.ID, Nodes: t.Nodes, Utilization: Share(utilization), IdleNodes: Share((1 - utilization) * float64(t.Nodes)), Price: Share(meanPrice(r, n)),
+			ID: t.ID, Nodes: t.Nodes, Utilization: Share(utilization),
+			IdleNodes: Share((1 - utilization) * float64(t.Nodes)), Price: Share(meanPrice(r, n)),
 		})
 	}
 	return types

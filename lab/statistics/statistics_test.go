@@ -19,11 +19,14 @@ func TestSummarize(t *testing.T) {
 	r := &sim.Result{
 		Workload: "w", Policy: "optimal", Nodes: 7, Utilization: 0.5,
 		Jobs: []sim.JobResult{
-			{End: 100 * second, Weight: 3, MinSize: 8, Alone: 80 * second, Ideal: 80 * second, Unserved: 5 * second, Resizes: 2, Outcome: sim.OutcomeCompleted},
+			{End: 100 * second, Weight: 3, MinSize: 8, Alone: 80 * second, Ideal: 80 * second,
+				Unserved: 5 * second, Resizes: 2, Outcome: sim.OutcomeCompleted},
 			{
 				Submit: 10 * second, Start: 40 * second, End: 310 * second, Weight: 1, MinSize: 4, Alone: 75 * second, Ideal: 239 * second,
 				Unserved: 35 * second, Resizes: 1, Outcome: sim.OutcomeHung,
-				Nodes: []sim.NodesAt{{At: 40 * second, Nodes: 1}, {At: 50 * second, Nodes: 0}, {At: 55 * second, Nodes: 2}, {At: 310 * second, Nodes: 0}},
+				Nodes: []sim.NodesAt{
+					{At: 40 * second, Nodes: 1}, {At: 50 * second, Nodes: 0}, {At: 55 * second, Nodes: 2}, {At: 310 * second, Nodes: 0},
+				},
 			},
 		},
 		Decisions: []sim.Decision{
@@ -34,8 +37,10 @@ func TestSummarize(t *testing.T) {
 	}
 	want := `{"trace":"w","policy":"optimal","nodes":7,"seed":9,"jobs":2,"completed":1,` +
 		`"mean_queue_s":15,"mean_total_s":200,"p50_total_s":200,"p95_total_s":290,"p99_total_s":298,"max_total_s":300,` +
-		`"weighted_mean_total_s":150,"mean_unserved_s":20,"max_unserved_big_s":5,"max_slowdown":4,"later_than_ideal_share":0.5,"makespan_s":310,"decisions":3,` +
-		`"unproven":1,"solve_ms":{"mean":4,"median":3,"p95":7.5,"max":8},"node_price":{"median":1,"p90":1.4},"resizes":3,"pauses":0.5,"moves":0,"utilization":0.5,"idle_node_hours":0.3013888888888889}`
+		`"weighted_mean_total_s":150,"mean_unserved_s":20,"max_unserved_big_s":5,"max_slowdown":4,` +
+		`"later_than_ideal_share":0.5,"makespan_s":310,"decisions":3,` +
+		`"unproven":1,"solve_ms":{"mean":4,"median":3,"p95":7.5,"max":8},"node_price":{"median":1,"p90":1.4},` +
+		`"resizes":3,"pauses":0.5,"moves":0,"utilization":0.5,"idle_node_hours":0.3013888888888889}`
 	summary := Summarize(r, 9)
 	got, err := json.Marshal(summary)
 	if err != nil {

@@ -32,34 +32,35 @@ func ReadGroups(r io.Reader) ([]solver.Group, error) {
 	snapshot := solver.Snapshot{Horizon: solver.DefaultHorizon()}
 	var groups []solver.Group
 	var numbers []int // line numbers of groups
-	err := csvtable.Read(r, "groups", []string{columnGroupID, columnQuota}, []string{columnParent, columnLimit, columnTypeLimits}, func(line csvtable.Line) error {
-		parse := func(name, text string) int {
-			n, err := strconv.ParseUint(text, 10, 31)
-			if err != nil {
-				addf(line.Number, "%s is %q; must be a whole number from 0 to %d", name, text, solver.MaxNodes)
-				return 0
+	err := csvtable.Read(r, "groups", []string{columnGroupID, columnQuota},
+		[]string{columnParent, columnLimit, columnTypeLimits}, func(line csvtable.Line) error {
+			parse := func(name, text string) int {
+				n, err := strconv.ParseUint(text, 10, 31)
+				if err != nil {
+					addf(line.Number, "%s is %q; must be a whole number from 0 to %d", name, text, solver.MaxNodes)
+					return 0
+				}
+				return int(n)
 			}
-			return int(n)
-		}
-		count := func(name string) int { return parse(name, line.Text(name)) }
-		group := solver.Group{ID: line.Text(columnGroupID), ParentID: line.Text(columnParent), Quota: count(columnQuota)}
-		if line.Text(columnLimit) != "" {
-			group.Limit = new(count(columnLimit))
-		}
-		for word := range strings.FieldsSeq(line.Text(columnTypeLimits)) {
-			nodeType, nodes, found := strings.Cut(strings.Clone(word), "=")
-			if !found {
-				addf(line.Number, "%s is %q; must be TYPE=NODES separated by spaces, such as a100=8", columnTypeLimits, line.Text(columnTypeLimits))
-				break
+			count := func(name string) int { return parse(name, line.Text(name)) }
+			group := solver.Group{ID: line.Text(columnGroupID), ParentID: line.Text(columnParent), Quota: count(columnQuota)}
+			if line.Text(columnLimit) != "" {
+				group.Limit = new(count(columnLimit))
 			}
-			group.TypeLimits = append(group.TypeLimits, solver.GroupTypeLimit{NodeType: nodeType, Limit: parse(columnTypeLimits, nodes)})
-			if nodeType != "" && snapshot.TypeIndex(nodeType) < 0 { // The cluster is not known here.
-				snapshot.NodeTypes = append(snapshot.NodeTypes, solver.NodeType{ID: nodeType, Speed: 1})
+			for word := range strings.FieldsSeq(line.Text(columnTypeLimits)) {
+				nodeType, nodes, found := strings.Cut(strings.Clone(word), "=")
+				if !found {
+					addf(line.Number, "%s is %q; must be TYPE=NODES separated by spaces, such as a100=8", columnTypeLimits, line.Text(columnTypeLimits))
+					break
+				}
+				group.TypeLimits = append(group.TypeLimits, solver.GroupTypeLimit{NodeType: nodeType, Limit: parse(columnTypeLimits, nodes)})
+				if nodeType != "" && snapshot.TypeIndex(nodeType) < 0 { // The cluster is not known here.
+					snapshot.NodeTypes = append(snapshot.NodeTypes, solver.NodeType{ID: nodeType, Speed: 1})
+				}
 			}
-		}
-		groups, numbers = append(groups, group), append(numbers, line.Number)
-		return nil
-	})
+			groups, numbers = append(groups, group), append(numbers, line.Number)
+			return nil
+		})
 	if err != nil {
 		return nil, err
 	}

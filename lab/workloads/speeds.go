@@ -32,7 +32,8 @@ const (
 // speed. An error names the first invalid line and column.
 func ReadSpeeds(r io.Reader) (sim.Speeds, error) {
 	read := make(map[string]*measured)
-	err := csvtable.Read(r, "speeds", []string{columnApplication, columnNodeType, columnNodes, columnSpeed}, []string{columnUntil, columnRestart},
+	err := csvtable.Read(r, "speeds", []string{columnApplication, columnNodeType, columnNodes, columnSpeed},
+		[]string{columnUntil, columnRestart},
 		func(line csvtable.Line) error { return readSpeed(line, read) })
 	if err != nil {
 		return nil, err
@@ -96,7 +97,8 @@ func readSpeed(l csvtable.Line, read map[string]*measured) error {
 	}
 	curve[nodes] = append(curve[nodes], row)
 	if len(curve) > solver.MaxSizes {
-		return fmt.Errorf("%s is %d, one size too many for %q on %q; must be at most %d sizes", columnNodes, nodes, name, nodeType, solver.MaxSizes)
+		return fmt.Errorf("%s is %d, one size too many for %q on %q; must be at most %d sizes",
+			columnNodes, nodes, name, nodeType, solver.MaxSizes)
 	}
 	return readRestart(l, app)
 }
@@ -217,11 +219,13 @@ func ApplySpeeds(s sim.Speeds, t sim.Trace) (sim.Trace, error) {
 			}
 		}
 		if len(job.AllowedNodes) == 0 {
-			return nil, fmt.Errorf("has the application %q on %s nodes; job %q allows none of them", job.Application, strings.Trim(fmt.Sprint(curve.AllowedNodes), "[]"), job.ID)
+			return nil, fmt.Errorf("has the application %q on %s nodes; job %q allows none of them",
+				job.Application, strings.Trim(fmt.Sprint(curve.AllowedNodes), "[]"), job.ID)
 		}
 		work := job.Work.Seconds() / curve.Factor
 		if work > sim.MaxTraceTime.Seconds() {
-			return nil, fmt.Errorf("has speeds with which job %q runs %.3g s on one node; must be at most %.0f s", job.ID, work, sim.MaxTraceTime.Seconds())
+			return nil, fmt.Errorf("has speeds with which job %q runs %.3g s on one node; must be at most %.0f s",
+				job.ID, work, sim.MaxTraceTime.Seconds())
 		}
 		job.Work = sim.Scale(job.Work, 1/curve.Factor)
 		job.RestartTime = cmp.Or(job.RestartTime, s[job.Application].RestartTime)

@@ -59,10 +59,12 @@ func TestApplySpeeds(t *testing.T) {
 		return sim.TraceJob{ID: app, GPUs: 2, Duration: time.Minute, Application: app, Work: work, Shape: shape}
 	}
 	for _, test := range []struct{ job, want sim.TraceJob }{
-		{jobOf("bert", time.Hour, sim.Shape{}), jobOf("bert", 2*time.Hour, sim.Shape{AllowedNodes: []int{1, 2, 4}, Speeds: []float64{1, 1.8, 4}})},
+		{jobOf("bert", time.Hour, sim.Shape{}),
+			jobOf("bert", 2*time.Hour, sim.Shape{AllowedNodes: []int{1, 2, 4}, Speeds: []float64{1, 1.8, 4}})},
 		{jobOf("bert", 0, sim.Shape{MinNodes: 2}), jobOf("bert", 0, sim.Shape{AllowedNodes: []int{2, 4}, Speeds: []float64{1.8, 4}})},
 		{jobOf("bert", 0, sim.Shape{MaxNodes: 2}), jobOf("bert", 0, sim.Shape{AllowedNodes: []int{1, 2}, Speeds: []float64{1, 1.8}})},
-		{jobOf("bert", 0, sim.Shape{AllowedNodes: []int{1, 3, 4}}), jobOf("bert", 0, sim.Shape{AllowedNodes: []int{1, 4}, Speeds: []float64{1, 4}})},
+		{jobOf("bert", 0, sim.Shape{AllowedNodes: []int{1, 3, 4}}),
+			jobOf("bert", 0, sim.Shape{AllowedNodes: []int{1, 4}, Speeds: []float64{1, 4}})},
 		{jobOf("gpt", time.Hour, sim.Shape{}), jobOf("gpt", 2*time.Hour, sim.Shape{AllowedNodes: []int{8}, Speeds: []float64{8}})},
 		{jobOf("", time.Hour, sim.Shape{MinNodes: 2}), jobOf("", time.Hour, sim.Shape{MinNodes: 2})},
 	} {
@@ -74,10 +76,13 @@ func TestApplySpeeds(t *testing.T) {
 			t.Errorf("%+v: %v (-want +got):\n%s", test.job, err, diff)
 		}
 	}
-	if workload := sim.NewWorkload("w", sim.Trace{{ID: "a", GPUs: 1, RestartTime: time.Minute}}, sim.WorkloadOptions{GPUsPerNode: 1}); workload.Jobs[0].RestartTime != time.Minute {
+	workload := sim.NewWorkload("w", sim.Trace{{ID: "a", GPUs: 1, RestartTime: time.Minute}}, sim.WorkloadOptions{GPUsPerNode: 1})
+	if workload.Jobs[0].RestartTime != time.Minute {
 		t.Error("the workload has no restart time")
 	}
-	for _, job := range []sim.TraceJob{jobOf("gpt", 0, sim.Shape{MaxNodes: 4}), jobOf("bert", sim.MaxTraceTime, sim.Shape{}), jobOf("gpt", 0, sim.Shape{AllowedNodes: []int{4}})} {
+	for _, job := range []sim.TraceJob{
+		jobOf("gpt", 0, sim.Shape{MaxNodes: 4}), jobOf("bert", sim.MaxTraceTime, sim.Shape{}), jobOf("gpt", 0, sim.Shape{AllowedNodes: []int{4}}),
+	} {
 		if got, err := ApplySpeeds(speeds, sim.Trace{job}); err == nil {
 			t.Errorf("%+v becomes %+v", job, got)
 		}
@@ -90,19 +95,21 @@ func TestReadSpeedsErrors(t *testing.T) {
 		many += "a,x," + strings.Repeat("1", 1+n/9) + string(rune('1'+n%9)) + ",1,,\n"
 	}
 	for text, want := range map[string]string{
-		"":                                      "speeds line 1: must be the names of the columns, at least application, node_type, nodes, speed",
-		"application,nodes,speed\n":             "speeds line 1: column node_type is missing",
-		speedsHeader:                            "speeds have no line below the header; must have at least one application",
-		speedsHeader + ",x,1,1,,\n":             `speeds line 2: application is "" and node_type "x"; must not be empty`,
-		speedsHeader + "a,x,0,1,,\n":            `speeds line 2: nodes is "0"; must be a whole number of at least 1`,
-		speedsHeader + "a,x,1,-1,,\n":           `speeds line 2: speed is "-1"; must be a number from 0.0001 to 100000`,
-		speedsHeader + "a,x,1,NaN,,\n":          `speeds line 2: speed is "NaN"; must be a number`,
-		speedsHeader + "a,x,1,1,1.5,\n":         `speeds line 2: until is "1.5"; must be a number greater than 0 and at most 1`,
-		speedsHeader + "a,x,1,1,,soon\n":        `speeds line 2: restart_s is "soon"; must be seconds, a number from 0 to`,
-		speedsHeader + "a,x,1,1,,\na,x,1,2,,\n": `speeds line 3: until is 1 after 1 in line 2; must increase for "a" on 1 nodes of "x" (an empty value is 1)`,
-		speedsHeader + "a,x,1,1,0.5,\n":         `speeds line 2: until is 0.5, and no later line follows; must be empty in the last line of 1 nodes of "x"`,
-		speedsHeader + "a,x,1\n":                "speeds: record on line 2: wrong number of fields",
-		speedsHeader + many:                     `one size too many for "a" on "x"; must be at most 32 sizes`,
+		"":                               "speeds line 1: must be the names of the columns, at least application, node_type, nodes, speed",
+		"application,nodes,speed\n":      "speeds line 1: column node_type is missing",
+		speedsHeader:                     "speeds have no line below the header; must have at least one application",
+		speedsHeader + ",x,1,1,,\n":      `speeds line 2: application is "" and node_type "x"; must not be empty`,
+		speedsHeader + "a,x,0,1,,\n":     `speeds line 2: nodes is "0"; must be a whole number of at least 1`,
+		speedsHeader + "a,x,1,-1,,\n":    `speeds line 2: speed is "-1"; must be a number from 0.0001 to 100000`,
+		speedsHeader + "a,x,1,NaN,,\n":   `speeds line 2: speed is "NaN"; must be a number`,
+		speedsHeader + "a,x,1,1,1.5,\n":  `speeds line 2: until is "1.5"; must be a number greater than 0 and at most 1`,
+		speedsHeader + "a,x,1,1,,soon\n": `speeds line 2: restart_s is "soon"; must be seconds, a number from 0 to`,
+		speedsHeader +
+			"a,x,1,1,,\na,x,1,2,,\n": `speeds line 3: until is 1 after 1 in line 2; must increase for "a" on 1 nodes of "x" (an empty value is 1)`,
+		speedsHeader +
+			"a,x,1,1,0.5,\n": `speeds line 2: until is 0.5, and no later line follows; must be empty in the last line of 1 nodes of "x"`,
+		speedsHeader + "a,x,1\n": "speeds: record on line 2: wrong number of fields",
+		speedsHeader + many:      `one size too many for "a" on "x"; must be at most 32 sizes`,
 	} {
 		if _, err := ReadSpeeds(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: the error is %v; want %q", text, err, want)

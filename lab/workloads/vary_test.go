@@ -43,8 +43,10 @@ func TestVary(t *testing.T) {
 		near("drawn", count(variedTrace(t, VaryWeights), is), 0.25)
 		near("rising", count(all, is), 0.25)
 	}
-	near("below the middle", count(all, func(j *sim.TraceJob) bool { return j.DoublingEfficiency >= 0.6 && j.DoublingEfficiency < 0.775 }), 0.5)
-	near("above the middle", count(all, func(j *sim.TraceJob) bool { return j.DoublingEfficiency >= 0.775 && j.DoublingEfficiency <= 0.95 }), 0.5)
+	near("below the middle",
+		count(all, func(j *sim.TraceJob) bool { return j.DoublingEfficiency >= 0.6 && j.DoublingEfficiency < 0.775 }), 0.5)
+	near("above the middle",
+		count(all, func(j *sim.TraceJob) bool { return j.DoublingEfficiency >= 0.775 && j.DoublingEfficiency <= 0.95 }), 0.5)
 	near("inelastic", count(all, func(j *sim.TraceJob) bool { return j.MinNodes > 0 && j.MinNodes == j.MaxNodes }), 0.2)
 	near("with a minimum", count(all, func(j *sim.TraceJob) bool { return j.MinNodes > 1 && j.MaxNodes == 0 }), 0.4)
 

@@ -102,7 +102,8 @@ func etasTable(estimate []replay.CallerETAs, screen cli.Screen) string {
 		}
 		cells := []string{name, strconv.Itoa(len(jobs))}
 		for _, value := range []float64{
-			statistics.Quantile(first, 0.5), statistics.Quantile(factors, 0.5), statistics.Quantile(factors, 0.9), math.Sqrt(square), math.Sqrt(halfway),
+			statistics.Quantile(first, 0.5), statistics.Quantile(factors, 0.5),
+			statistics.Quantile(factors, 0.9), math.Sqrt(square), math.Sqrt(halfway),
 		} {
 			cells = append(cells, strconv.FormatFloat(value, 'f', 2, 64))
 		}

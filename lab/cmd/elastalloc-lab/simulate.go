@@ -126,7 +126,9 @@ line, and grpc:HOST:PORT, a service with the method Allocate in plain text.`,
 	flags := command.Flags()
 	flags.IntSliceVar(&f.nodes, "nodes", nil, "sizes of the pool")
 	// The policies of the paper, total-time, and simple rules.
-	usual := []string{"greedy", "optimal", "total-time", "total-time-waiting", catalog.MaxMin, "hesrpt-event", "fifo", catalog.Backfill, "srpt"}
+	usual := []string{
+		"greedy", "optimal", "total-time", "total-time-waiting", catalog.MaxMin, "hesrpt-event", "fifo", catalog.Backfill, "srpt",
+	}
 	flags.StringSliceVar(&f.policies, "policy", usual, "policies to run")
 	flags.StringVar(&f.out, "out", "", "new or empty folder for the results")
 	cli.AddUnit(flags, &f.unit)
@@ -137,12 +139,14 @@ line, and grpc:HOST:PORT, a service with the method Allocate in plain text.`,
 	flags.Var((*secondsFlag)(&f.minDuration), "min-duration", "minimum duration of jobs in the trace, such as 5m; shorter jobs are omitted")
 	flags.IntVar(&f.gpusPerNode, "gpus-per-node", sim.DefaultGPUsPerNode, "GPUs of one node of the trace")
 	flags.StringSliceVar(&f.vary, "vary", nil, "random properties of jobs: weights, efficiencies, minimums, rigid-half (see above)")
-	flags.Float64Var(&f.maxGrowth, "max-growth", 0, "largest number of nodes of a job as a multiple of the nodes that it requested, at least 1 (default no limit)")
+	flags.Float64Var(&f.maxGrowth, "max-growth", 0,
+		"largest number of nodes of a job as a multiple of the nodes that it requested, at least 1 (default no limit)")
 	flags.Float64Var(&f.disturbance.ETAError, "eta-error", 0, "largest relative error of the ETAs in snapshots, 0.1 for 10%")
 	flags.Float64Var(&f.disturbance.ETASigma, "eta-sigma", 0,
 		"standard deviation of the logarithm of the error of user estimates, 0.69 for a factor of 2; snapshots contain estimates of client/eta")
 	flags.Var(cli.ChoiceFlag{Value: &f.eta, Choices: []string{etaTold, etaUnknown}}, "eta",
-		"user estimates; with unknown, there are none, and snapshots contain estimates of client/eta from completed jobs, with --eta-sigma as their error")
+		"user estimates; with unknown, there are none, and snapshots contain "+
+			"estimates of client/eta from completed jobs, with --eta-sigma as their error")
 	flags.Float64Var(&f.disturbance.BugShare, "bug-share", 0, "share of jobs that hang within 5 minutes of training")
 	flags.Float64Var(&f.disturbance.KillShare, "kill-share", 0, "share of jobs that users kill at a random time")
 	flags.Var((*secondsFlag)(&f.config.ScalingDelay), "scaling-delay",
@@ -151,12 +155,14 @@ line, and grpc:HOST:PORT, a service with the method Allocate in plain text.`,
 		"time without progress after the start and after every resize of a job, such as 3m")
 	flags.Uint64Var(&f.seed, "seed", 1, "seed of all random numbers")
 	flags.Var((*secondsFlag)(&f.config.Frequency), "frequency", "time between decisions")
-	flags.Var((*secondsFlag)(&f.config.Round), "round", "interval of the decisions after submissions and completions, such as 60s (default 1s)")
+	flags.Var((*secondsFlag)(&f.config.Round), "round",
+		"interval of the decisions after submissions and completions, such as 60s (default 1s)")
 	flags.IntVar(&f.config.Steps, "steps", f.config.Steps, "number of steps of the horizon, each as long as the frequency")
 	flags.StringToStringVar(&f.totalTime, "total-time", nil,
 		"parameters of the total-time policies as `name=value`, such as aging=0s,quota_price=1, with the names of the API")
 	f.teams.add(flags)
-	flags.Var((*secondsFlag)(&f.config.UsageHalfLife), "usage-half-life", "time after which the node time of a team counts half, for total-time-usage")
+	flags.Var((*secondsFlag)(&f.config.UsageHalfLife), "usage-half-life",
+		"time after which the node time of a team counts half, for total-time-usage")
 	f.types.add(flags)
 	f.machines.add(flags)
 	cli.AddProgramFlags(flags, &f.programs)
@@ -273,7 +279,8 @@ func (f *simulateFlags) withRecorded(policies []catalog.Policy, workload *sim.Wo
 	recorded, err := catalog.Find(catalog.Recorded)
 	named := func(p catalog.Policy) bool { return p.Name == catalog.Recorded }
 	unknown := func(c sim.Config) bool { return recorded.Check(workload, &c) != nil }
-	if err != nil || slices.ContainsFunc(policies, named) || slices.ContainsFunc(configs, unknown) || f.disturbance.BugShare+f.disturbance.KillShare > 0 {
+	if err != nil || slices.ContainsFunc(policies, named) ||
+		slices.ContainsFunc(configs, unknown) || f.disturbance.BugShare+f.disturbance.KillShare > 0 {
 		return policies
 	}
 	return append(slices.Clone(policies), recorded)
@@ -282,7 +289,8 @@ func (f *simulateFlags) withRecorded(policies []catalog.Policy, workload *sim.Wo
 // addScenarios adds the more careful scenarios to the verdict: one job in five elastic, unless the sizes of jobs are
 // given, and no job above its request.
 func (f *simulateFlags) addScenarios(
-	ctx context.Context, found *report.Simulated, trace sim.Trace, policies []catalog.Policy, configs []sim.Config, allocator sim.Allocator, bar *progress,
+	ctx context.Context, found *report.Simulated, trace sim.Trace,
+	policies []catalog.Policy, configs []sim.Config, allocator sim.Allocator, bar *progress,
 ) error {
 	verdict := found.Summary.Verdict
 	if verdict == nil || len(f.types.pools) > 0 || !catalog.Optimizes(verdict.Policy) {

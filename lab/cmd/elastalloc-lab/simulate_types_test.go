@@ -26,7 +26,8 @@ func TestSimulateSpeeds(t *testing.T) {
 	speeds := write(t, folder, "speeds.csv", strings.Join(lines, ""))
 	simulate := func(name string, args ...string) map[string]float64 {
 		out := filepath.Join(folder, name)
-		succeed(t, append([]string{"simulate", "--trace=../../../examples/gavel/trace.csv", "--speeds", speeds, "--gpus-per-node=1", "--out", out}, args...)...)
+		succeed(t, append([]string{"simulate", "--trace=../../../examples/gavel/trace.csv",
+			"--speeds", speeds, "--gpus-per-node=1", "--out", out}, args...)...)
 		var summary struct{ Runs []statistics.Summary }
 		readJSON(t, &summary, out, "summary.json")
 		means := make(map[string]float64)

@@ -222,7 +222,8 @@ func Recorded(workload Workload, config Config) (*Result, error) {
 		result.Moves = max(0, len(result.NodeTypes())-1)
 		r.Jobs[i] = result
 	}
-	if r.SetReferences(&workload, &config); r.PoolTooSmall() {
+	r.SetReferences(&workload, &config)
+	if r.PoolTooSmall() {
 		r.Utilization = math.NaN()
 	}
 	return r, nil

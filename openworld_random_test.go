@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/elastalloc/elastalloc"
+	"github.com/elastalloc/elastalloc/internal/testing/solvertest"
 	"github.com/elastalloc/elastalloc/internal/testing/testtier"
 	"github.com/elastalloc/elastalloc/solver"
 )
@@ -130,13 +131,12 @@ func (j *worldJob) lowestSpeed() float64 {
 	return lowest
 }
 
-// counts reports whether an allocation of the job counts in a size limit.
-func (j *worldJob) counts(limit worldLimit, at place) bool {
-	piece := at.nodes
-	if j.piece > 0 {
-		piece = min(piece, j.piece)
+// counted returns how many nodes of an allocation of the job count in a size limit.
+func (j *worldJob) counted(limit worldLimit, at place) int {
+	if limit.nodeType != at.nodeType {
+		return 0
 	}
-	return limit.nodeType == at.nodeType && piece >= limit.size
+	return solvertest.CountedNodes(&solver.Job{PieceNodes: j.piece}, at.nodes, limit.size)
 }
 
 // occupancy has the nodes in use by everything that bounds them.
@@ -153,9 +153,7 @@ func (w *randomWorld) add(o *occupancy, j *worldJob, at place, sign int) {
 		o.groups[g] += sign * at.nodes
 	}
 	for n, limit := range w.limits {
-		if j.counts(limit, at) {
-			o.limits[n] += sign * at.nodes
-		}
+		o.limits[n] += sign * j.counted(limit, at)
 	}
 }
 

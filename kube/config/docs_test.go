@@ -46,6 +46,24 @@ func TestSettingsAreDocumented(t *testing.T) {
 	}
 }
 
+// TestDocumentedSettings checks that the settings on the administrator's page are valid.
+func TestDocumentedSettings(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/operators/kubernetes-controller.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := regexp.MustCompile("(?s)```yaml\n(kinds:.*?)```").FindAllSubmatch(text, -1)
+	if len(blocks) < 2 {
+		t.Fatalf("found %d blocks of settings; must be at least 2", len(blocks))
+	}
+	for _, block := range blocks {
+		if _, err := Parse(block[1], []string{"Job"}); err != nil {
+			t.Errorf("%v\n%s", err, block[1])
+		}
+	}
+}
+
 // settings returns the names of the fields of a type in a file, also those of embedded types.
 func settings(of reflect.Type) []string {
 	var names []string

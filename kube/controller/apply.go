@@ -104,7 +104,7 @@ func (l *Loop) resized(ctx context.Context, step plan.Step, now time.Time, err e
 		l.event(j, warning, keepsType,
 			"keeps the node type %s that it ran on, like all jobs that ran: the API server "+
 				"does not let a job that ran select other nodes; Kubernetes 1.36 does", j.Type)
-	case l.pins.refusal(j.UID, now):
+	case l.pins.refusal(j.UID, now, refusedPatience):
 		l.Log.InfoContext(ctx, "write failed and will be retried", "pool", l.pool.Name, "job", j.ID, "error", err)
 	default:
 		l.leaveOut(ctx, j, now, err)

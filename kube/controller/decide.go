@@ -250,9 +250,13 @@ func (l *Loop) commit(ctx context.Context, w *world.ClusterState, report *Decisi
 	})
 	accepts := slices.Contains(errs, nil)
 	for i, t := range targets {
+		patience := refusedPatience
+		if accepts && !disconnected(errs[i]) {
+			patience = acceptedPatience
+		}
 		switch err := errs[i]; {
 		case err == nil:
-		case l.pins.refusal(t.Job.UID, w.Now) && (!accepts || disconnected(err)):
+		case l.pins.refusal(t.Job.UID, w.Now, patience):
 			errs[i] = fmt.Errorf("%s: %w", t.Job.ID, err)
 		default:
 			l.leaveOut(ctx, t.Job, w.Now, err)

@@ -16,6 +16,9 @@ const (
 	// refusedPatience is the time for which failed writes are retried. For a few seconds after its start, an
 	// API server may not know all roles, and may use an old version of an admission policy.
 	refusedPatience = 30 * time.Second
+	// acceptedPatience is refusedPatience if writes on other jobs succeed, so that an API server that learns a role
+	// between two writes does not have a job pinned.
+	acceptedPatience = 5 * time.Second
 	// refusedFor is the time from the first failed write until a new decision writes on the job again. It doubles
 	// each time up to maxRefused.
 	refusedFor = 2 * time.Minute
@@ -44,14 +47,15 @@ func (p *pins) conflict(job types.UID) {
 	}
 }
 
-// refusal records a failed write, and reports whether to retry it at once.
-func (p *pins) refusal(job types.UID, now time.Time) (retry bool) {
+// refusal records a failed write, and reports whether to retry it at once: for the given time, unless the job was
+// pinned before.
+func (p *pins) refusal(job types.UID, now time.Time, patience time.Duration) (retry bool) {
 	r := p.refusals[job]
 	if r.since.IsZero() {
 		r.since = now
 		p.refusals[job] = r
 	}
-	return r.earlier == 0 && now.Sub(r.since) < refusedPatience
+	return r.earlier == 0 && now.Sub(r.since) < patience
 }
 
 // refuse pins a job after failed writes.

@@ -275,29 +275,36 @@ func TestOneJobFails(t *testing.T) {
 	}
 }
 
-// TestDisconnected lets the API server stop between two writes of a decision. The jobs whose
+// TestRestart lets the API server stop between two writes of a decision, or learn a role between them. The jobs whose
 // writes fail are not the cause, so none is refused.
-func TestDisconnected(t *testing.T) {
+func TestRestart(t *testing.T) {
 	t.Parallel()
-	reset := &url.Error{Op: "Patch", URL: "https://apiserver", Err: syscall.ECONNRESET}
-	for _, of := range []types.PatchType{types.MergePatchType, types.JSONPatchType} {
-		t.Run(string(of), func(t *testing.T) {
-			t.Parallel()
-			c := newCluster(t, 10, append(busy(), worldtest.Job("other", 0, map[string]string{"work": "1h", "nodes": "2"}))...)
-			c.onPatch = func(patch, name string) error {
-				if patch == string(of) && name != "other" {
-					return reset
+	for name, failure := range map[string]struct {
+		err  error
+		last time.Duration
+	}{
+		"connection lost": {&url.Error{Op: "Patch", URL: "https://apiserver", Err: syscall.ECONNRESET}, 10 * time.Second},
+		"role unknown":    {apierrors.NewForbidden(schema.GroupResource{Resource: "jobs"}, "long", errors.New("cannot patch")), 3 * time.Second},
+	} {
+		for _, of := range []types.PatchType{types.MergePatchType, types.JSONPatchType} {
+			t.Run(name+" "+string(of), func(t *testing.T) {
+				t.Parallel()
+				c := newCluster(t, 10, append(busy(), worldtest.Job("other", 0, map[string]string{"work": "1h", "nodes": "2"}))...)
+				c.onPatch = func(patch, name string) error {
+					if patch == string(of) && name != "other" {
+						return failure.err
+					}
+					return nil
 				}
-				return nil
-			}
-			c.passUntil(10 * time.Second)
-			c.onPatch = nil
-			c.passUntil(time.Minute)
-			c.want(map[string]int{"long": 4, "short": 4, "other": 2})
-			if posted := c.events(); strings.Contains(posted, "Refused") {
-				t.Errorf("events are %s", posted)
-			}
-		})
+				c.passUntil(failure.last)
+				c.onPatch = nil
+				c.passUntil(time.Minute)
+				c.want(map[string]int{"long": 4, "short": 4, "other": 2})
+				if posted := c.events(); strings.Contains(posted, "Refused") {
+					t.Errorf("events are %s", posted)
+				}
+			})
+		}
 	}
 }
 

@@ -10,30 +10,9 @@ import (
 	"github.com/elastalloc/elastalloc/greedy"
 	"github.com/elastalloc/elastalloc/internal/testing/audittest"
 	"github.com/elastalloc/elastalloc/solver"
-	"github.com/elastalloc/elastalloc/solver/chain"
-	"github.com/elastalloc/elastalloc/solver/exact"
-	"github.com/elastalloc/elastalloc/solver/problem"
-	"github.com/elastalloc/elastalloc/solver/report"
 )
 
-// realAllocator is an allocator with the embedded backends. The root package cannot be imported, because
-// it imports package sim.
-type realAllocator struct{ chain *chain.Chain }
-
-func newAllocator() realAllocator {
-	return realAllocator{chain.New(chain.Config{
-		Backends: []problem.Backend{exact.New()}, Greedy: greedy.New(), Prover: exact.New(),
-	})}
-}
-
-// Allocate makes decisions that are audited.
-func (a realAllocator) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Options) (solver.Decision, error) {
-	return audittest.Allocate(ctx, s, o.WithDefaults(), a.chain.Allocate)
-}
-
-func (realAllocator) FillIdle(_ context.Context, s *solver.Snapshot) (solver.Decision, error) {
-	return report.DecideNow(s, greedy.FillIdle(s)), nil
-}
+func newAllocator() audittest.Allocator { return audittest.NewAllocator() }
 
 // allocatorFunc is an allocator that calls a function for every decision.
 type allocatorFunc func(*solver.Snapshot) (solver.Decision, error)

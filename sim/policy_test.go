@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/elastalloc/elastalloc/internal/testing/audittest"
 	"github.com/elastalloc/elastalloc/solver"
 )
 
@@ -112,13 +113,13 @@ func TestNoRestartBudget(t *testing.T) {
 
 // optionsSpy records the options of requests.
 type optionsSpy struct {
-	realAllocator
+	audittest.Allocator
 	got *solver.Options
 }
 
 func (s optionsSpy) Allocate(ctx context.Context, snapshot *solver.Snapshot, o solver.Options) (solver.Decision, error) {
 	*s.got = o
-	return s.realAllocator.Allocate(ctx, snapshot, o)
+	return s.Allocator.Allocate(ctx, snapshot, o)
 }
 
 // TestDecisionsAreChecked runs allocators that exceed a node type, or a limit of a group.

@@ -12,35 +12,15 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
-	"github.com/elastalloc/elastalloc/greedy"
 	"github.com/elastalloc/elastalloc/internal/testing/audittest"
 	"github.com/elastalloc/elastalloc/lab/workloads"
 	"github.com/elastalloc/elastalloc/sim"
 	"github.com/elastalloc/elastalloc/solver"
-	"github.com/elastalloc/elastalloc/solver/chain"
-	"github.com/elastalloc/elastalloc/solver/exact"
-	"github.com/elastalloc/elastalloc/solver/problem"
-	"github.com/elastalloc/elastalloc/solver/report"
 )
 
 const second = time.Second
 
-// realAllocator is an allocator with the embedded backends, whose decisions are audited.
-type realAllocator struct{ chain *chain.Chain }
-
-func newAllocator() realAllocator {
-	return realAllocator{chain.New(chain.Config{
-		Backends: []problem.Backend{exact.New()}, Greedy: greedy.New(), Prover: exact.New(),
-	})}
-}
-
-func (a realAllocator) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Options) (solver.Decision, error) {
-	return audittest.Allocate(ctx, s, o.WithDefaults(), a.chain.Allocate)
-}
-
-func (realAllocator) FillIdle(_ context.Context, s *solver.Snapshot) (solver.Decision, error) {
-	return report.DecideNow(s, greedy.FillIdle(s)), nil
-}
+func newAllocator() audittest.Allocator { return audittest.NewAllocator() }
 
 // policy returns the policy with the given name.
 func policy(t rapid.TB, name string) Policy {

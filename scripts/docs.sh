@@ -14,6 +14,7 @@ need zstdcat zstd
 need curl curl
 need openssl openssl
 need hugo hugo
+need nginx nginx-light
 need slurmctld slurmctld
 need slurmd slurmd
 need scontrol slurm-client

@@ -187,11 +187,9 @@ func TestKeepViolations(t *testing.T) {
 		job  solver.Job
 		want string
 	}{
-		"no other fields": {solver.Job{ID: "a", Keep: true}, ""},
-		"bad other fields": {
-			solver.Job{ID: "a", Keep: true, RemainingETA: -1, MinNodes: -3, Weight: new(-1.0), Bad: []solver.Violation{{Path: "eta_nodes"}}}, "",
-		},
-		"negative nodes": {solver.Job{ID: "a", Keep: true, CurrentNodes: -1}, "snapshot.jobs[1].current_nodes: is -1; must be at least 0"},
+		"no other fields":  {solver.Job{ID: "a", Keep: true}, ""},
+		"bad other fields": {solver.Job{ID: "a", Keep: true, RemainingETA: -1, MinNodes: -3, Weight: new(-1.0)}, ""},
+		"negative nodes":   {solver.Job{ID: "a", Keep: true, CurrentNodes: -1}, "snapshot.jobs[1].current_nodes: is -1; must be at least 0"},
 		"too many nodes": {
 			solver.Job{ID: "a", Keep: true, CurrentNodes: solver.MaxNodes + 1}, "snapshot.jobs[1].current_nodes: is 2147483648",
 		},

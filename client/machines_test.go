@@ -200,7 +200,7 @@ func (c *gpuCluster) decide(s *elastallocv1.Snapshot) *elastallocv1.AllocateResp
 	var jobs []placement.Job
 	for _, j := range slices.SortedStableFunc(slices.Values(s.GetJobs()), func(a, b *elastallocv1.Job) int { return keep(a) - keep(b) }) {
 		units := int(j.GetCurrentNodes())
-		if j.MinNodes == nil && !j.GetKeep() && c.intN(2) == 0 {
+		if !j.GetKeep() && c.intN(2) == 0 {
 			units = c.sizes[c.intN(len(c.sizes))]
 		}
 		job := placement.Job{ID: j.GetId(), Piece: c.find(j.GetId()).piece, Units: units}

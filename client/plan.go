@@ -345,14 +345,12 @@ func (p *Plan) reason(now time.Time) Reason {
 // Snapshot observes the cluster and returns the snapshot to send. It is a copy of s with these
 // changes:
 //
-//   - A job has the size of its last step as current_nodes.
+//   - A job has the size of its last step as current_nodes. If the step is overdue, or if the job has keep
+//     in s, it has the nodes that it occupies or may still acquire.
 //   - A job without recent_restarts has those of Restarts. If s has some for a job, they are sent.
-//   - A job whose step is overdue, or that is in back-off or cools down, has keep set, and the nodes
-//     that it occupies or may still acquire as current_nodes. A job does not cool down while jobs occupy
-//     more nodes than the pool has.
-//   - A job whose step is not carried out yet has its size as its only legal size. Exceptions are jobs that
-//     occupy more nodes than the pool has, whose speed table does not match allowed_nodes, or that have
-//     sizes or a scaling per node type.
+//   - A job whose step is not carried out yet, or that is in back-off or cools down, has keep set. If jobs
+//     occupy more nodes than the pool has, only jobs in back-off and jobs whose steps are overdue have.
+//     A job that is being paused does not have it, so that it can be started again.
 //
 // The error is a *PoolError if the pool lost too many nodes.
 func (p *Plan) Snapshot(now time.Time, s *elastallocv1.Snapshot) (*elastallocv1.Snapshot, error) {
@@ -369,16 +367,13 @@ func (p *Plan) Snapshot(now time.Time, s *elastallocv1.Snapshot) (*elastallocv1.
 	for i, job := range s.GetJobs() {
 		j := &p.Jobs[i]
 		fits := j.Size > 0 && free[j.Type] >= 0
-		cools := fits && j.Begun.IsZero() && now.Before(j.Until)
-		j.kept = j.excluded || cools || p.overdue(*j, now) || p.backingOff(*j, now)
-		if job.Keep, job.CurrentNodes = j.kept, j.Size; j.kept {
+		j.kept = j.excluded || p.overdue(*j, now) || p.backingOff(*j, now) || fits && (!j.Begun.IsZero() || now.Before(j.Until))
+		job.Keep, job.CurrentNodes, job.CurrentNodeType = j.kept, j.Size, j.Type
+		if j.excluded || p.overdue(*j, now) {
 			job.CurrentNodes = j.reserved()
 		}
-		if job.CurrentNodeType = j.Type; job.GetCurrentNodes() == 0 {
+		if job.GetCurrentNodes() == 0 {
 			job.CurrentNodeType = ""
-		}
-		if !j.kept && fits && !j.Begun.IsZero() {
-			pin(job)
 		}
 		if len(job.GetRecentRestarts()) == 0 {
 			job.RecentRestarts = p.Restarts.Recent(job.GetId())
@@ -518,24 +513,3 @@ func (j PlanJob) pending() bool {
 
 // reserved returns the number of nodes that the job occupies or may still acquire.
 func (j PlanJob) reserved() int32 { return max(j.Occupied, j.Size) }
-
-// pin makes the size and node type of a running job its only legal ones, if its speeds allow it.
-func pin(job *elastallocv1.Job) {
-	nodes, nodeType := job.GetCurrentNodes(), job.GetCurrentNodeType()
-	if slices.ContainsFunc(job.GetSpeeds(),
-		func(t *elastallocv1.TypeSpeed) bool { return t.GetScaling() != nil || len(t.GetAllowedNodes()) > 0 }) {
-		return
-	}
-	if table := job.GetScaling().GetTable(); table == nil {
-		job.AllowedNodes = []int32{nodes}
-	} else if len(table.GetSpeeds()) != len(job.GetAllowedNodes()) || !slices.Contains(job.GetAllowedNodes(), nodes) {
-		return
-	}
-	job.MinNodes, job.MaxNodes = &nodes, &nodes
-	if nodeType != "" {
-		job.Speeds = slices.DeleteFunc(job.GetSpeeds(), func(t *elastallocv1.TypeSpeed) bool { return t.GetNodeType() != nodeType })
-		if len(job.GetSpeeds()) == 0 {
-			job.Speeds = []*elastallocv1.TypeSpeed{{NodeType: nodeType}}
-		}
-	}
-}

@@ -19,9 +19,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"pgregory.net/rapid"
 
-	"github.com/elastalloc/elastalloc"
 	"github.com/elastalloc/elastalloc/client"
-	"github.com/elastalloc/elastalloc/internal/apiconv"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
@@ -320,10 +318,8 @@ func (c *fakeCluster) decide(s *elastallocv1.Snapshot) *elastallocv1.AllocateRes
 			continue
 		}
 		a := &elastallocv1.Allocation{JobId: j.GetId(), NodeType: types[c.intN(len(types))]}
-		if highest := min(8, left[a.GetNodeType()]); j.MinNodes == nil && highest > 0 {
+		if highest := min(8, left[a.GetNodeType()]); highest > 0 {
 			a.Nodes = int32(c.intN(int(highest) + 1))
-		} else if j.MinNodes != nil && left[j.GetCurrentNodeType()] >= j.GetMinNodes() && c.intN(4) > 0 {
-			a.Nodes, a.NodeType = j.GetMinNodes(), j.GetCurrentNodeType()
 		}
 		if a.GetNodes() == 0 {
 			a.NodeType = ""
@@ -343,11 +339,24 @@ func (c *fakeCluster) checkRequest(sent *elastallocv1.Snapshot, overdue []string
 			restarts[j.GetId()] = append(restarts[j.GetId()], since.AsDuration())
 		}
 	}
+	left := make(map[string]int)
+	for _, n := range c.nodes {
+		left[n.nodeType]++
+	}
 	for _, j := range c.jobs {
-		keeps := j.excluded || slices.Contains(overdue, j.id) || c.now.Before(j.retryAt)
+		if on := c.on(j); len(on) > 0 {
+			left[on[0].nodeType] -= len(on)
+		}
+		if j.step != nil {
+			left[j.step.NodeType] -= max(0, int(j.step.Nodes)-len(c.on(j)))
+		}
+	}
+	for _, j := range c.jobs {
+		late := j.excluded || slices.Contains(overdue, j.id)
+		keeps := late || c.now.Before(j.retryAt) || j.step != nil && j.step.Nodes > 0 && left[j.step.NodeType] >= 0
 		cools := c.plan.CoolDown > 0 && j.step == nil
 		want := c.describe(j)
-		if j.step != nil && (!keeps || int(j.step.Nodes) > len(c.on(j))) {
+		if j.step != nil && (!late || int(j.step.Nodes) > len(c.on(j))) {
 			want = fmt.Sprint(j.step.Nodes, j.step.NodeType)
 		}
 		switch {
@@ -735,22 +744,19 @@ func TestPlanRules(t *testing.T) {
 		sends(&p, 0, snapshot(8, 4, 2))
 		p.Decide(at(0), decision(6, 2))
 		next(&p, 0, "a6")
-		for seconds, want := range map[int]string{10: "pinned", 20: "kept", 79: "kept", 80: ""} {
+		for seconds, kept := range map[int]bool{10: true, 20: true, 79: true, 80: false} {
 			q := p
 			current := snapshot(8, 4, 2)
 			if seconds >= 20 {
 				q.Observe(at(20), snapshot(8, 6, 2)) // The step is applied at 20 s.
 				current = snapshot(8, 6, 2)
 			}
-			current.Jobs[1].AllowedNodes = []int32{1, 2, 4}
 			sent := sends(&q, seconds, current).GetJobs()
-			pinned := sent[0].GetMinNodes() == 6 && sent[0].GetMaxNodes() == 6
-			if sent[0].GetCurrentNodes() != 6 || pinned != (want == "pinned") ||
-				sent[0].GetKeep() != (want == "kept") || len(sent[1].GetAllowedNodes()) != 3 {
-				t.Errorf("after %d s the request is %v; want the first job %q", seconds, sent, want)
+			if sent[0].GetCurrentNodes() != 6 || sent[0].GetKeep() != kept || sent[1].GetKeep() {
+				t.Errorf("after %d s the request is %v; want the first job kept: %t", seconds, sent, kept)
 			}
 		}
-		if sent := sends(&p, 30, snapshot(6, 6, 2)).GetJobs(); sent[0].MinNodes != nil || sent[0].GetKeep() {
+		if sent := sends(&p, 30, snapshot(6, 6, 2)).GetJobs(); sent[0].GetKeep() {
 			t.Errorf("keeps %v although jobs occupy more nodes than the pool has", sent[0])
 		}
 	})
@@ -904,58 +910,6 @@ func TestPlanRules(t *testing.T) {
 		// fourth moves to another node type.
 		if want := []string{"a10s", "c1m0s", "d10s"}; !slices.Equal(got, want) {
 			t.Errorf("the request has the restarts %v; want %v", got, want)
-		}
-	})
-	t.Run("pins are legal", func(t *testing.T) {
-		allocator, err := elastalloc.New(elastalloc.Options{DefaultBudget: elastalloc.NoBudget})
-		if err != nil {
-			t.Fatal(err)
-		}
-		table := &elastallocv1.Scaling{Curve: &elastallocv1.Scaling_Table{Table: &elastallocv1.SpeedTable{Speeds: []float64{1, 1.8, 3}}}}
-		a, b := &elastallocv1.TypeSpeed{NodeType: "a", Factor: proto.Float64(2)},
-			&elastallocv1.TypeSpeed{NodeType: "b", AllowedNodes: []int32{2, 8}}
-		for name, c := range map[string]struct {
-			job    *elastallocv1.Job
-			typed  bool
-			pinned bool
-		}{
-			"plain":                    {&elastallocv1.Job{}, false, true},
-			"sizes":                    {&elastallocv1.Job{AllowedNodes: []int32{1, 2, 4}}, false, true},
-			"a table of all sizes":     {&elastallocv1.Job{AllowedNodes: []int32{1, 2, 4}, Scaling: table}, false, true},
-			"a table of powers of two": {&elastallocv1.Job{MaxNodes: proto.Int32(4), Scaling: table}, false, false},
-			"a table of sizes in range": {
-				&elastallocv1.Job{MaxNodes: proto.Int32(4), AllowedNodes: []int32{1, 2, 4, 8}, Scaling: table}, false, false,
-			},
-			"node types":                   {&elastallocv1.Job{}, true, true},
-			"a table on node types":        {&elastallocv1.Job{AllowedNodes: []int32{1, 2, 4}, Scaling: table}, true, true},
-			"speeds of node types":         {&elastallocv1.Job{Speeds: []*elastallocv1.TypeSpeed{a, {NodeType: "b"}}}, true, true},
-			"different sizes by node type": {&elastallocv1.Job{Speeds: []*elastallocv1.TypeSpeed{a, b}}, true, false},
-		} {
-			s := &elastallocv1.Snapshot{TotalNodes: 16, Jobs: []*elastallocv1.Job{c.job}}
-			if c.typed {
-				s.NodeTypes = []*elastallocv1.NodeType{{Id: "a", Nodes: 8}, {Id: "b", Nodes: 8}}
-				c.job.CurrentNodeType = "a"
-			}
-			c.job.Id, c.job.RemainingEta, c.job.CurrentNodes = "a", durationpb.New(time.Hour), 2
-			var p client.Plan
-			sends(&p, 0, s)
-			p.Decide(at(0), &elastallocv1.AllocateResponse{
-				Allocations: []*elastallocv1.Allocation{{JobId: "a", Nodes: 4, NodeType: c.job.GetCurrentNodeType()}},
-			})
-			p.Next(at(0))
-			sent := sends(&p, 10, s)
-			response, err := apiconv.InProcess{Allocator: allocator}.Allocate(t.Context(), &elastallocv1.AllocateRequest{
-				Snapshot: sent, Options: &elastallocv1.AllocateOptions{Objective: elastallocv1.Objective_OBJECTIVE_TOTAL_TIME},
-			})
-			if err != nil {
-				t.Errorf("%s: %v", name, err)
-				continue
-			}
-			got := response.GetAllocations()[0]
-			if pinned := sent.GetJobs()[0].GetMinNodes() == 4; pinned != c.pinned ||
-				pinned && (got.GetNodes() != 4 || got.GetNodeType() != c.job.GetCurrentNodeType()) {
-				t.Errorf("%s: pinned: %t, allocation %v", name, pinned, got)
-			}
 		}
 	})
 }

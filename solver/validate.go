@@ -188,14 +188,13 @@ func (s *Snapshot) validateJob(i int, first map[string]int, tree GroupTree, bad 
 		first[job.ID] = i
 	}
 	// Paths are relative to the job until a violation is found, to save time for valid jobs.
-	known, converted := len(*bad), job.Bad
+	known := len(*bad)
 	if job.Keep {
-		s.validateKept(i, tree, bad)
-		converted = job.badIfKept()
+		s.validateKept(job, tree, bad)
 	} else {
 		s.validateDecided(i, tree, bad)
 	}
-	if len(*bad) == known && len(converted) == 0 {
+	if len(*bad) == known && len(job.Bad) == 0 {
 		return
 	}
 	path := fmt.Sprintf("jobs[%d]", i)
@@ -203,18 +202,18 @@ func (s *Snapshot) validateJob(i int, first map[string]int, tree GroupTree, bad 
 		v := &(*bad)[known+n]
 		v.Path = path + v.Path
 	}
-	if len(converted) == 0 {
+	if len(job.Bad) == 0 {
 		return
 	}
 	// If both report the same field, job.Bad takes precedence, because the field has only a
 	// substitute for the invalid value.
-	seen := make(map[string]bool, len(converted))
-	for _, v := range converted {
+	seen := make(map[string]bool, len(job.Bad))
+	for _, v := range job.Bad {
 		seen[path+"."+v.Path] = true
 	}
 	own := slices.Clone((*bad)[known:])
 	*bad = (*bad)[:known]
-	for _, v := range converted {
+	for _, v := range job.Bad {
 		bad.Addf(path+"."+v.Path, "%s", v.Description)
 	}
 	for _, v := range own {
@@ -237,10 +236,9 @@ func (s *Snapshot) validateDecided(i int, tree GroupTree, bad *Violations) {
 	}
 }
 
-// validateKept reports the invalid fields of job i, which has Keep, except its id. Other fields than
-// these are not read.
-func (s *Snapshot) validateKept(i int, tree GroupTree, bad *Violations) {
-	job := &s.Jobs[i]
+// validateKept reports the invalid fields of a job with Keep, except its id. Other fields than these are not
+// read.
+func (s *Snapshot) validateKept(job *Job, tree GroupTree, bad *Violations) {
 	bad.checkNodes(".current_nodes", job.CurrentNodes, 0)
 	job.validatePiece(bad)
 	if job.GroupID != "" {
@@ -249,17 +247,6 @@ func (s *Snapshot) validateKept(i int, tree GroupTree, bad *Violations) {
 	if len(s.NodeTypes) > 0 {
 		s.validateCurrentType(job, bad)
 	}
-}
-
-// badIfKept returns the violations in Bad of the fields that are read of a job with Keep.
-func (j *Job) badIfKept() []Violation {
-	var bad []Violation
-	for _, v := range j.Bad {
-		if v.Path == "id" || v.Path == "piece_nodes" {
-			bad = append(bad, v)
-		}
-	}
-	return bad
 }
 
 // validate reports the invalid fields of one job except its id.

@@ -268,15 +268,6 @@ for text in "", "[]", "[" * 100000, "{}", '{"at": 1, "jobs": {"a": 1}}', '{"at":
     except ValueError as error:
         assert str(error).startswith("parse state of restarts: "), error
 
-for sizes, pinned in ([1, 2, 4], True), ([], False), ([1, 2], False):
-    plan, table = Plan(), {"table": {"speeds": [1, 1.8, 3]}}
-    plan.snapshot(0, message(pb.Snapshot, total_nodes=8, jobs=[{"id": "a", "current_nodes": 2}]))
-    plan.decide(0, message(pb.AllocateResponse, allocations=[{"job_id": "a", "nodes": 4}]))
-    assert plan.next(0) == [("a", 4, False, "")]
-    job = {"id": "a", "current_nodes": 2, "allowed_nodes": sizes, "scaling": table}
-    sent = plan.snapshot(10, message(pb.Snapshot, total_nodes=8, jobs=[job])).jobs[0]
-    assert (sent.max_nodes == 4) == pinned and list(sent.allowed_nodes) == sizes, sent
-
 def reconcile(plan, now, total, current, decided):
     """Returns the warnings of a call, or the error if the pool is rejected."""
     jobs = [{"id": str(n), "current_nodes": nodes} for n, nodes in enumerate(current)]

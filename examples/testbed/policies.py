@@ -18,7 +18,7 @@ def response(nodes: Dict[str, int]) -> pb.AllocateResponse:
 
 
 def legal_sizes(job: pb.Job) -> List[int]:
-    """Returns the legal sizes of a job. Plan restricts those of a job whose step is in progress."""
+    """Returns the legal sizes of a job."""
     most = job.max_nodes or math.inf
     return [size for size in job.allowed_nodes if max(1, job.min_nodes) <= size <= most]
 

@@ -50,6 +50,24 @@ func TestHold(t *testing.T) {
 	}
 }
 
+// TestKeep checks that of a job with keep, only the fields that are read must be valid.
+func TestKeep(t *testing.T) {
+	t.Parallel()
+	allocator, err := elastalloc.New(elastalloc.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const bad = "invalid request: snapshot.jobs[1].piece_nodes: is 0; must be at least 1"
+	for want, piece := range map[string]*int32{"": nil, bad: new(int32(0))} {
+		_, err := InProcess{allocator}.Allocate(t.Context(), onJob(func(j *elastallocv1.Job) {
+			j.Keep, j.RemainingEta, j.MinNodes, j.PieceNodes = true, &durationpb.Duration{Seconds: 1e12}, new(int32(0)), piece
+		}))
+		if err == nil && want != "" || err != nil && err.Error() != want {
+			t.Errorf("error %v; want %q", err, want)
+		}
+	}
+}
+
 // TestHoldOnNodeTypes checks that a frozen job keeps its nodes and their type, and has no type
 // if its type is not in the snapshot.
 func TestHoldOnNodeTypes(t *testing.T) {

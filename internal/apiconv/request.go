@@ -240,7 +240,9 @@ func convertJob(job *elastallocv1.Job) solver.Job {
 		RecentRestarts:  c.durations(job.GetRecentRestarts(), "recent_restarts"),
 		Keep:            job.GetKeep(),
 	}
-	converted.Bad = c.violations
+	if converted.Bad = c.violations; converted.Keep { // Other fields are not read.
+		converted.Bad = slices.DeleteFunc(converted.Bad, func(v solver.Violation) bool { return v.Path != "piece_nodes" })
+	}
 	return converted
 }
 

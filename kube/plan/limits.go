@@ -114,9 +114,10 @@ func exceeded(snapshot *elastallocv1.Snapshot, a Response) []*elastallocv1.SizeL
 	})
 }
 
-// counted returns how many of the nodes of a type that a job gets count in a size limit.
+// counted returns how many of the nodes of a type that a job gets count in a size limit: all or none, because sizes
+// are whole pods, and each pod is a piece.
 func counted(limit *elastallocv1.SizeLimit, j *elastallocv1.Job, nodes int32, nodeType string) int32 {
-	if limit.GetNodeType() != nodeType || min(nodes, j.GetPieceNodes()) < limit.GetSize() {
+	if limit.GetNodeType() != nodeType || j.GetPieceNodes() < limit.GetSize() {
 		return 0
 	}
 	return nodes

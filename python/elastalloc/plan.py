@@ -302,15 +302,13 @@ class Plan:
     def snapshot(self, now: float, snapshot: Any) -> Any:
         """Observes the cluster and returns the snapshot to send. It is a copy with these changes:
 
-        - A job has the size of its last step as current_nodes.
+        - A job has the size of its last step as current_nodes. If the step is overdue, or if
+          the job has keep in the snapshot, it has the nodes that it occupies or may still acquire.
         - A job without recent_restarts has those of restarts. If the snapshot has some for a job, they
           are sent.
-        - A job whose step is overdue, or that is in back-off or cools down, has keep set, and the
-          nodes that it occupies or may still acquire as current_nodes. A job does not cool down while
-          jobs occupy more nodes than the pool has.
-        - A job whose step is not carried out yet has its size as its only legal size. Exceptions are
-          jobs that occupy more nodes than the pool has, whose speed table does not match
-          allowed_nodes, or that have sizes or a scaling per node type.
+        - A job whose step is not carried out yet, or that is in back-off or cools down, has keep set.
+          If jobs occupy more nodes than the pool has, only jobs in back-off and jobs whose steps are
+          overdue have. A job that is being paused does not have it, so that it can be started again.
 
         Raises a PoolError if the pool lost too many nodes."""
         self.observe(now, snapshot)
@@ -324,13 +322,11 @@ class Plan:
         for job_message in sent.jobs:
             job = self._jobs[job_message.id]
             fits = job.size > 0 and free[job.type] >= 0
-            cools = fits and job.begun is None and now < job.until
-            job.kept = job.excluded or cools or self._is_overdue(job, now) or job.backing_off(now)
+            overdue, waits = self._is_overdue(job, now), job.begun is not None or now < job.until
+            job.kept = job.excluded or overdue or job.backing_off(now) or fits and waits
             job_message.keep = job.kept
-            job_message.current_nodes = job.reserved() if job.kept else job.size
+            job_message.current_nodes = job.reserved() if job.excluded or overdue else job.size
             job_message.current_node_type = job.type if job_message.current_nodes else ""
-            if not job.kept and fits and job.begun is not None:
-                _pin(job_message)
             if not job_message.recent_restarts:
                 recent = message(pb.Job, recent_restarts=self.restarts.recent(job_message.id))
                 job_message.MergeFrom(recent)
@@ -519,22 +515,3 @@ class Plan:
             free[job.type] = free.get(job.type, 0) - job.reserved()
             free.setdefault(job.target_type, 0)
         return free
-
-
-def _pin(job: Any) -> None:
-    """Makes the size and node type of a running job its only legal ones, if its speeds allow it."""
-    if any(t.HasField("scaling") or t.allowed_nodes for t in job.speeds):
-        return
-    if job.scaling.WhichOneof("curve") != "table":
-        job.allowed_nodes[:] = [job.current_nodes]
-    elif (
-        len(job.scaling.table.speeds) != len(job.allowed_nodes)
-        or job.current_nodes not in job.allowed_nodes
-    ):
-        return
-    job.min_nodes = job.max_nodes = job.current_nodes
-    if job.current_node_type:
-        kept = [t for t in job.speeds if t.node_type == job.current_node_type]
-        kept = kept or [pb.TypeSpeed(node_type=job.current_node_type)]
-        del job.speeds[:]
-        job.speeds.extend(kept)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,11 +11,12 @@ import (
 	"testing"
 
 	"github.com/elastalloc/elastalloc/internal/testing/servertest"
+	"github.com/elastalloc/elastalloc/internal/testing/testtier"
 )
 
 // TestSchedulerLoops runs the scheduler loops of docs/schedulers/integrate.md, in Go and in Python,
-// with a server and without one. Every job completes. The simulated clusters reject steps that need more nodes than
-// are idle.
+// with a server and without one. Every job completes. The simulated clusters exit if, in any second, a machine has
+// more nodes in use and being released than it has.
 func TestSchedulerLoops(t *testing.T) {
 	const loop = "../../examples/scheduler"
 	program := filepath.Join(t.TempDir(), "scheduler")
@@ -34,17 +36,19 @@ func TestSchedulerLoops(t *testing.T) {
 	}
 	for name, command := range loops {
 		t.Run(name, func(t *testing.T) {
-			output := runLoop(t, command(t, "--server", server.Addr, "--jobs=20"))
-			if !regexp.MustCompile(`^20 jobs took [0-9.]+ min on average, with [0-9]+ ` +
-				`resizes and [0-9]+ moves; 0 calls failed\n$`).MatchString(output) {
-				t.Errorf("with a server the output is %q", output)
+			for seed := range testtier.Conformance.Examples(1, 20) {
+				output := runLoop(t, command(t, "--server", server.Addr, "--jobs=20", fmt.Sprint("--seed=", 1+seed)))
+				if !regexp.MustCompile(`^20 jobs took [0-9.]+ min on average, with [0-9]+ ` +
+					`resizes and [0-9]+ moves; 0 calls failed\n$`).MatchString(output) {
+					t.Errorf("with a server and seed %d the output is %q", 1+seed, output)
+				}
 			}
 			// A closed port.
 			args := []string{"--server", "127.0.0.1:1", "--jobs=3"}
 			if name == "Python" { // Its calls wait for a server.
 				args = append(args, "--timeout=0.01")
 			}
-			output = runLoop(t, command(t, args...))
+			output := runLoop(t, command(t, args...))
 			if !strings.HasPrefix(output, "3 jobs took") || strings.Contains(output, " 0 calls failed") {
 				t.Errorf("without a server the output is %q", output)
 			}

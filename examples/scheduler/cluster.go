@@ -54,10 +54,13 @@ type cluster struct {
 // tick lets a second pass.
 func (c *cluster) tick() {
 	c.now++
-	c.jobs = slices.DeleteFunc(c.jobs, func(j *job) bool {
+	for _, j := range slices.Concat(c.jobs, c.completed) {
 		if c.now >= j.released {
 			j.releasing = nil
 		}
+	}
+	c.check()
+	c.jobs = slices.DeleteFunc(c.jobs, func(j *job) bool {
 		if len(j.on) == 0 {
 			return false
 		}
@@ -72,6 +75,7 @@ func (c *cluster) tick() {
 		if j.stepsLeft > 0 {
 			return false
 		}
+		j.leave(nil, c.now+grace)
 		c.completed = append(c.completed, j)
 		c.total += time.Duration(c.now-j.submitted) * time.Second
 		return true
@@ -107,7 +111,6 @@ func (c *cluster) resize(j *job, on map[string]int) error {
 	if c.resizes%50 == 49 && len(j.releasing) > 0 {
 		j.released = math.MaxInt
 	}
-	c.check()
 	return nil
 }
 
@@ -136,9 +139,20 @@ func (j *job) occupied() map[string]int {
 	return occupied
 }
 
+// releasing returns the nodes that completed jobs are still releasing, by machine.
+func (c *cluster) releasing() map[string]int {
+	releasing := make(map[string]int)
+	for _, j := range c.completed {
+		for machine, nodes := range j.releasing {
+			releasing[machine] += nodes
+		}
+	}
+	return releasing
+}
+
 // check panics if a machine has more nodes in use and being released than it has.
 func (c *cluster) check() {
-	used := make(map[string]int)
+	used := c.releasing()
 	for _, j := range c.jobs {
 		for machine, nodes := range j.occupied() {
 			if used[machine] += nodes; used[machine] > gpus {

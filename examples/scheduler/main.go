@@ -115,8 +115,10 @@ func (s *scheduler) reconcile() {
 
 // machines describes the machines, and the jobs on them.
 func (s *scheduler) machines() (machines []placement.Node, jobs []placement.Job) {
+	releasing := s.cluster.releasing()
 	for n := range clusterNodes / gpus { // Omit machines that failed.
-		machines = append(machines, placement.Node{ID: fmt.Sprintf("machine-%d", n), Units: gpus, Free: gpus})
+		id := fmt.Sprintf("machine-%d", n)
+		machines = append(machines, placement.Node{ID: id, Units: gpus, Free: gpus - releasing[id], Releasing: releasing[id]})
 	}
 	for _, j := range s.cluster.jobs {
 		jobs = append(jobs, placement.Job{ID: j.id, On: j.occupied()})
@@ -130,7 +132,7 @@ func (s *scheduler) snapshot() *elastallocv1.Snapshot {
 		s.estimator.Completed(s.progress(s.cluster.completed[s.learned]))
 	}
 	snapshot := &elastallocv1.Snapshot{
-		Id: fmt.Sprintf("second-%d", s.cluster.now), TotalNodes: clusterNodes,
+		Id: fmt.Sprintf("second-%d", s.cluster.now), TotalNodes: int32(clusterNodes - total(s.cluster.releasing())),
 		Horizon: &elastallocv1.Horizon{Step: durationpb.New(s.seconds(300))},
 	}
 	for _, j := range s.cluster.jobs {

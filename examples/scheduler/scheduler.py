@@ -72,9 +72,11 @@ class Cluster:
     def tick(self) -> None:
         """Lets a second pass."""
         self.now += 1
-        for job in list(self.jobs.values()):
+        for job in [*self.jobs.values(), *(job for job, _ in self.completed)]:
             if self.now >= job.released:
                 job.releasing = {}
+        self.check()
+        for job in list(self.jobs.values()):
             if not job.on:
                 continue
             job.trained += 1
@@ -85,6 +87,7 @@ class Cluster:
             job.steps_left -= rate
             job.work_done += rate / job.rate(1)
             if job.steps_left <= 0:
+                job.leave({}, self.now + GRACE)
                 self.completed.append((job, self.now - job.submitted))
                 del self.jobs[job.id]
         if self._number < self._coming and self._rng.random() < 1 / 600:
@@ -97,8 +100,7 @@ class Cluster:
 
     def resize(self, job_id: str, on: Dict[str, int]) -> bool:
         """Changes the nodes of a job, and returns whether it succeeded: every twentieth resize fails.
-        Every fiftieth time the job does not release its nodes before it is killed. It exits if a
-        machine has more nodes in use and being released than it has."""
+        Every fiftieth time the job does not release its nodes before it is killed."""
         job = self.jobs[job_id]
         self._resizes += 1
         if self._resizes % 20 == 0:
@@ -108,17 +110,28 @@ class Cluster:
         job.leave(on, self.now + GRACE)
         if self._resizes % 50 == 49 and job.releasing:
             job.released = float("inf")
-        used: Dict[str, int] = {}
-        for other in self.jobs.values():
-            for machine, nodes in other.occupied().items():
-                used[machine] = used.get(machine, 0) + nodes
-                if used[machine] > GPUS:
-                    sys.exit(f"{machine} has {used[machine]} nodes in use and being released")
         return True
 
     def kill(self, job_id: str) -> None:
         """Sends SIGTERM to the processes of a job and, after a grace period, SIGKILL."""
         self.jobs[job_id].leave({}, self.now + GRACE)
+
+    def releasing(self) -> Dict[str, int]:
+        """Returns the nodes that completed jobs are still releasing, by machine."""
+        releasing: Dict[str, int] = {}
+        for job, _ in self.completed:
+            for machine, nodes in job.releasing.items():
+                releasing[machine] = releasing.get(machine, 0) + nodes
+        return releasing
+
+    def check(self) -> None:
+        """Exits if a machine has more nodes in use and being released than it has."""
+        used = self.releasing()
+        for job in self.jobs.values():
+            for machine, nodes in job.occupied().items():
+                used[machine] = used.get(machine, 0) + nodes
+                if used[machine] > GPUS:
+                    sys.exit(f"{machine} has {used[machine]} nodes in use and being released")
 
 
 class Scheduler:
@@ -136,7 +149,8 @@ class Scheduler:
             self.estimator.completed(job.work_done, user_estimate=job.guess * speed(job.requested))
         self.learned = len(self.cluster.completed)
         now = self.cluster.now
-        snapshot = pb.Snapshot(id=f"second-{now}", total_nodes=NODES)
+        nodes = NODES - sum(self.cluster.releasing().values())
+        snapshot = pb.Snapshot(id=f"second-{now}", total_nodes=nodes)
         for job in self.cluster.jobs.values():
             described = snapshot.jobs.add(id=job.id, current_nodes=sum(job.occupied().values()))
             known = {"user_estimate": job.guess * speed(job.requested), "work_done": job.work_done}
@@ -152,8 +166,10 @@ class Scheduler:
     def reconcile(self) -> None:
         """Requests a decision if one is due, and begins the steps that can be begun."""
         now = self.cluster.now
-        # Omit machines that failed.
-        machines = [placement.Node(f"machine-{n}", units=GPUS, free=GPUS) for n in range(NODES // GPUS)]
+        releasing, machines = self.cluster.releasing(), []
+        for n in range(NODES // GPUS):  # Omit machines that failed.
+            left = releasing.get(f"machine-{n}", 0)
+            machines.append(placement.Node(f"machine-{n}", units=GPUS, free=GPUS - left, releasing=left))
         jobs = [placement.Job(job.id, on=job.occupied()) for job in self.cluster.jobs.values()]
         self.plan.observe_machines(machines, [1, 2, 4, 8, 16], jobs)
         try:

@@ -85,6 +85,54 @@ func TestRestartBudgetReasons(t *testing.T) {
 	}
 }
 
+// TestRestartBudgetOfRigidJob checks that a job with one size has the reason only if it would move to a faster node type, or
+// a new job waits until it may be paused. If the pool or the job allows no more, that is the reason.
+func TestRestartBudgetOfRigidJob(t *testing.T) {
+	t.Parallel()
+	a := newAllocator(t, elastalloc.Options{})
+	rigid := restarted("spent", 4, time.Minute, 0, 0, 0)
+	rigid.MaxNodes = 4
+	elastic := rigid
+	elastic.MaxNodes = 16
+	typed := rigid
+	typed.CurrentNodeType = "a"
+	newcomer := func(nodeType string) solver.Job {
+		job := solver.Job{ID: "new", RemainingETA: time.Minute, MinNodes: 2, MaxNodes: 2}
+		if nodeType != "" {
+			job.Speeds = []solver.TypeSpeed{{NodeType: nodeType}}
+		}
+		return job
+	}
+	types := func(speed float64) []solver.NodeType {
+		return []solver.NodeType{{ID: "a", Nodes: 5}, {ID: "b", Nodes: 4, Speed: speed}}
+	}
+	other := typed
+	other.ID, other.CurrentNodeType = "other", "b"
+	slower, newOnA, newOnB := types(0.5), newcomer("a"), newcomer("b")
+	for name, test := range map[string]struct {
+		snapshot solver.Snapshot
+		want     solver.Why
+	}{
+		"alone":                           {solver.Snapshot{TotalNodes: 4, Jobs: []solver.Job{rigid}}, solver.WhyOnlySize},
+		"a new job on idle nodes":         {solver.Snapshot{TotalNodes: 6, Jobs: []solver.Job{rigid, newcomer("")}}, solver.WhyOnlySize},
+		"a new job waits for it":          {solver.Snapshot{TotalNodes: 5, Jobs: []solver.Job{rigid, newcomer("")}}, solver.WhyRestartBudget},
+		"no room for more":                {solver.Snapshot{TotalNodes: 8, Jobs: []solver.Job{elastic, newcomer("")}}, solver.WhyNoRoom},
+		"more nodes than the pool":        {solver.Snapshot{TotalNodes: 6, Jobs: []solver.Job{elastic}}, solver.WhyLargest},
+		"a faster type":                   {solver.Snapshot{NodeTypes: types(8), Jobs: []solver.Job{typed}}, solver.WhyRestartBudget},
+		"a slower type":                   {solver.Snapshot{NodeTypes: slower, Jobs: []solver.Job{typed}}, solver.WhyLargest},
+		"a new job waits on its type":     {solver.Snapshot{NodeTypes: slower, Jobs: []solver.Job{typed, newOnA}}, solver.WhyRestartBudget},
+		"a new job waits on another type": {solver.Snapshot{NodeTypes: slower, Jobs: []solver.Job{typed, newOnB, other}}, solver.WhyLargest},
+	} {
+		e, err := a.Explain(t.Context(), &test.snapshot, solver.Options{}, []string{"spent"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := e.Jobs[0]; got.Why != test.want || got.Nodes != 4 {
+			t.Errorf("%s: the job has %d nodes because %s, %q; want %s", name, got.Nodes, got.Why, got.Text, test.want)
+		}
+	}
+}
+
 // TestShrunkPoolKeepsPrecious checks that a pool that loses a node pauses a job of low weight that is nearly
 // complete, not a job of high weight: the cost of a decrease does not depend on the time that is left.
 func TestShrunkPoolKeepsPrecious(t *testing.T) {

@@ -25,7 +25,7 @@ const (
 	// WhyRestartBudget means that the job has used its restart budget, so that it neither grows nor
 	// moves nor pauses.
 	WhyRestartBudget Why = "restart-budget"
-	// WhyKept means that the job keeps its nodes because of Job.Keep.
+	// WhyKept means that the job keeps its nodes because of Job.Keep or BadJobsHold.
 	WhyKept Why = "kept"
 )
 

@@ -43,6 +43,11 @@ func TestMachines(t *testing.T) {
 			t.Errorf("scenario %d: %d nodes; want %d", n, got, want)
 		}
 	}
+	table := succeed(t, "", "whatif", "-f", request, "--nodes", "24,32,64", "--machines", whole, "--unit", "gpu")
+	if strings.Count(table, "keeps the size limits") != 1 ||
+		!strings.Contains(table, "\n32 gpus, 64 gpus: the scenario changes the number of gpus and keeps the size limits of the snapshot; set") {
+		t.Errorf("the table does not name the scenarios that keep the size limits, 32 and 64 GPUs:\n%s", table)
+	}
 	for text, want := range map[string]string{
 		`{}`: "must be a list of machines", `[]`: "has no machine", `[{"units": 8, "gpus": 1}]`: `unknown field "gpus"`,
 		`[{"units": 8, "count": 0}]`: "count is 0; must be at least 1", `[{"units": 8, "count": 100001}]`: "at most 100000",

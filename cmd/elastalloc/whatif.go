@@ -281,6 +281,23 @@ func (w *whatIfView) explainStopped(ctx context.Context, allocator allocator) {
 	}
 }
 
+// keptLimitsText returns the warning of the scenarios that change the nodes and keep the size limits, "" if there are none.
+func (w *whatIfView) keptLimitsText(screen cli.Screen) string {
+	var names []string
+	message := ""
+	for _, v := range w.views {
+		for _, warning := range v.decision.GetReport().GetWarnings() {
+			if warning.GetCode() == elastallocv1.WarningCode_WARNING_CODE_SIZE_LIMITS_KEPT {
+				names, message = append(names, v.name), warning.GetMessage()
+			}
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return screen.Wrap(strings.Join(names, ", ")+": "+screen.InUnits(message)+". --machines sets them.") + "\n"
+}
+
 // stoppedText returns a line per job that stops in a scenario, with the loss of the objective if it kept nodes.
 func (w *whatIfView) stoppedText(screen cli.Screen) string {
 	text := ""
@@ -441,7 +458,7 @@ func (w *whatIfView) text(screen cli.Screen, limit int) string {
 		t.AddRow(cli.Plain, append(append(append([]string{v.name}, v.counts()[:6]...), differ), v.benefitCells(w.base)...)...)
 	}
 	text := t.String() + screen.Wrap(fmt.Sprintf("BENEFIT: %s, to the jobs of both. STOP: running jobs that pause.", w.unit)) + "\n"
-	text += w.stoppedText(screen) + differingJobs(w.base, w.views, screen, limit)
+	text += w.keptLimitsText(screen) + w.stoppedText(screen) + differingJobs(w.base, w.views, screen, limit)
 	for _, failure := range w.failures {
 		text += "\n" + screen.Red.Paint(screen.Wrap(failure)) + "\n"
 	}

@@ -91,6 +91,8 @@ type explainer struct {
 	// the limits of groups.
 	nodePrices, groupPrices []float64
 	headroom                *problem.Headroom // if every job has its smallest size
+	// waitingForBudget are the jobs of the snapshot with WaitRestartBudget.
+	waitingForBudget []int
 	// pools has the options of all jobs in decisions on pools of other sizes.
 	pools map[pool][]solver.Option
 }
@@ -107,11 +109,16 @@ func newExplainer(ctx context.Context, decider Decider, d Input) (*explainer, er
 	e.nodePrices = d.Decision.Report.Prices(e.problem.Rows)
 	var planned problem.Plan // of the jobs that are not frozen
 	for i := range d.Decision.Allocations {
-		if a := &d.Decision.Allocations[i]; d.Frozen.Contains(i) {
+		a := &d.Decision.Allocations[i]
+		if a.WaitReason == solver.WaitRestartBudget {
+			e.waitingForBudget = append(e.waitingForBudget, len(planned))
+		}
+		switch {
+		case d.Frozen.Contains(i):
 			e.frozenNodes[a.NodeType] += a.Nodes
-		} else if d.Snapshot.Typed() {
+		case d.Snapshot.Typed():
 			planned = append(planned, []solver.Option{d.Snapshot.Option(a.NodeType, a.Nodes)})
-		} else {
+		default:
 			planned = append(planned, solver.Nodes(a.PlannedNodes...))
 		}
 	}

@@ -32,7 +32,7 @@ func (e *explainer) why(r *reason) (solver.Why, string) {
 	has, keeps := shortName(a.JobID)+" has "+nodes, shortName(a.JobID)+" keeps its "+nodes
 	switch {
 	case r.bad:
-		return solver.WhyOnlySize, keeps + ": its fields are invalid"
+		return solver.WhyKept, keeps + ": its fields are invalid"
 	case r.job < 0:
 		return solver.WhyKept, keeps + ": the request states that it does"
 	}
@@ -52,7 +52,7 @@ func (e *explainer) why(r *reason) (solver.Why, string) {
 		}
 	}
 	switch {
-	case e.snapshot.UsedRestartBudget(r.job) && r.option == e.snapshot.Current(r.job) && job.MaxNodes > a.Nodes:
+	case e.keptByRestartBudget(r):
 		return solver.WhyRestartBudget,
 			fmt.Sprintf("%s: it has restarted %d times lately and is not resized until it has had nodes for another %s",
 				keeps, solver.MaxRecentRestarts, formatSeconds(job.RestartBudgetWait(), 2))
@@ -100,6 +100,22 @@ func (e *explainer) why(r *reason) (solver.Why, string) {
 	return solver.WhyPricedOut, has + ": " + tradeOff
 }
 
+// keptByRestartBudget reports whether a job keeps its nodes because it has used its restart budget: more or faster nodes
+// would fit, or a new job waits because it cannot be paused.
+func (e *explainer) keptByRestartBudget(r *reason) bool {
+	if !e.snapshot.UsedRestartBudget(r.job) || r.option != e.snapshot.Current(r.job) || r.admitted < 0 {
+		return false
+	}
+	member, smallest := e.problem.Jobs[r.admitted].Member, e.problem.MinOption(r.admitted)
+	e.headroom.Release(member, smallest)
+	defer e.headroom.Allocate(member, smallest)
+	isMore := func(o solver.Option) bool { return e.isMore(r.job, r.option, o) && e.headroom.Fits(member, o) }
+	sharesType := func(i int) bool {
+		return slices.ContainsFunc(e.snapshot.Places(i, nil), func(l solver.Place) bool { return l.Type == int(r.option.Type) })
+	}
+	return slices.ContainsFunc(e.optionsOf(r), isMore) || slices.ContainsFunc(e.waitingForBudget, sharesType)
+}
+
 // formatNodes formats a number of nodes with their type, if they have one.
 func formatNodes(nodes int, nodeType string) string {
 	if nodeType == "" {
@@ -122,12 +138,17 @@ func (e *explainer) formatChange(r *reason, to *sizeReason) string {
 	return change
 }
 
-// optionsOf returns the options of a job above 0 that fit the pool.
+// optionsOf returns the options of a job above 0 that fit the pool, including the options that it cannot have because it
+// has used its restart budget.
 func (e *explainer) optionsOf(r *reason) []solver.Option {
 	if r.admitted < 0 {
 		return []solver.Option{r.option}
 	}
-	return slices.DeleteFunc(slices.Clone(e.problem.Jobs[r.admitted].Options), solver.Option.IsZero)
+	var options []solver.Option
+	for _, l := range e.snapshot.Places(r.job, nil) {
+		options, _ = l.AppendOptions(options, nil, e.problem.Rows)
+	}
+	return options
 }
 
 // uncertainty describes the ETA error of a job, "" if the objective does not use it.

@@ -71,7 +71,7 @@ func TestReasons(t *testing.T) {
 			options:  solver.Options{BadJobs: solver.BadJobsHold},
 			want: []reason{
 				{solver.WhyOnlySize, "pinned has 3 nodes, its only size."},
-				{solver.WhyOnlySize, "bad keeps its 2 nodes: its fields are invalid."},
+				{solver.WhyKept, "bad keeps its 2 nodes: its fields are invalid."},
 			},
 		},
 		"frozen nodes": {
@@ -80,7 +80,7 @@ func TestReasons(t *testing.T) {
 			want: []reason{
 				{solver.WhyNoRoom,
 					"a waits: 4 nodes do not fit in addition to the jobs before it; it would get 4 with a pool of 6 (a larger one may not help)"},
-				{solver.WhyOnlySize, "bad keeps its 2 nodes: its fields are invalid."},
+				{solver.WhyKept, "bad keeps its 2 nodes: its fields are invalid."},
 				{solver.Why(solver.WaitNeverFits),
 					"large waits: it needs at least 8 nodes, and the pool has 5; it would get 8 with a pool of 10 (a larger one may not help)"},
 			},

@@ -809,7 +809,7 @@ const (
 	// The job has used its restart budget (see Job.recent_restarts), so it neither grows nor moves
 	// nor pauses. A job without nodes waits because of WAIT_REASON_RESTART_BUDGET.
 	Why_WHY_RESTART_BUDGET Why = 12
-	// The job keeps its nodes because of Job.keep.
+	// The job keeps its nodes because of Job.keep or BAD_JOBS_HOLD.
 	Why_WHY_KEPT Why = 13
 )
 

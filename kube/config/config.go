@@ -3,10 +3,12 @@ package config
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"math"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -292,7 +294,7 @@ func Parse(data []byte, knownKinds []string) (*Config, error) {
 	var f file
 	unknown, err := sigsjson.UnmarshalStrict(asJSON, &f)
 	if err != nil {
-		return nil, fmt.Errorf("parse configuration: %w", err)
+		return nil, fmt.Errorf("parse configuration: %w", describeType(err, asJSON))
 	}
 	c := &checker{}
 	for _, field := range unknown {
@@ -303,6 +305,24 @@ func Parse(data []byte, knownKinds []string) (*Config, error) {
 		return nil, errors.New("bad configuration: " + strings.Join(c.fields, "; "))
 	}
 	return config, nil
+}
+
+// describeType returns an error that names a field with the wrong type and its type. It returns err if there is no such
+// field.
+func describeType(err error, text []byte) error {
+	var wrong *json.UnmarshalTypeError
+	if !errors.As(json.Unmarshal(text, new(file)), &wrong) || wrong.Field == "" {
+		return err
+	}
+	kinds := map[reflect.Kind]string{
+		reflect.String: "text", reflect.Bool: "true or false", reflect.Slice: "a list", reflect.Map: "an object", reflect.Struct: "an object",
+	}
+	must := cmp.Or(kinds[wrong.Type.Kind()], "a number")
+	if must == "text" {
+		must += " in quotes" // YAML reads n, no, off, y, yes and on as true or false.
+	}
+	field := strings.ReplaceAll(wrong.Field, ".Pool.", ".") // Pool is embedded.
+	return fmt.Errorf("%s: is a %s; must be %s", field, wrong.Value, must)
 }
 
 // checker collects the errors of a configuration file.

@@ -288,6 +288,23 @@ func TestNoConfiguration(t *testing.T) {
 	}
 }
 
+// TestWrongTypes checks that the error names the field if a value has the wrong type, for example if YAML reads the
+// namespace n as false.
+func TestWrongTypes(t *testing.T) {
+	t.Parallel()
+	for more, want := range map[string]string{
+		"groups: [{name: t, namespaces: [n]}]":     "pools.groups.namespaces: is a bool; must be text in quotes",
+		"groups: [{name: t, quota: many}]":         "pools.groups.quota: is a string; must be a number",
+		"nodeTypes: [{name: a, labels: {gpu: 3}}]": "pools.nodeTypes.labels: is a number; must be text in quotes",
+		"paused: 2": "pools.paused: is a number; must be true or false",
+	} {
+		_, err := config.Parse([]byte("pools: [{name: a, nodeSelector: {pool: x}, "+more+"}]"), known())
+		if err == nil || err.Error() != "parse configuration: "+want {
+			t.Errorf("%s: %v; want %q", more, err, want)
+		}
+	}
+}
+
 func FuzzParse(f *testing.F) {
 	f.Add([]byte("pools: [{name: a, nodeSelector: {b: c}, maxShrink: 0.5, cadence: 5m}]"))
 	f.Fuzz(func(t *testing.T, data []byte) {

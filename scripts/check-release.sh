@@ -42,6 +42,23 @@ for file in LICENSE NOTICE THIRD_PARTY_LICENSES man/man1/elastalloc{,-lab}.1 com
   [ -s "$file" ] || fail "$archive has no $file"
 done
 bash -n completions/elastalloc.bash completions/elastalloc-lab.bash
+# The images, whose files a container engine would unpack, as their user.
+for image in "$work/one.out"/elastalloc*-image_*_linux_"$(go env GOARCH)".tar; do
+  [ -s "$image" ] || fail 'there are no images'
+  program=$(basename "$image" | sed 's/-image_.*//')
+  mkdir -p "$work/$program/root"
+  tar --extract --file "$image" --directory "$work/$program"
+  for layer in $(jq -r '.[0].Layers[]' "$work/$program/manifest.json"); do
+    tar --extract --gzip --file "$work/$program/$layer" --directory "$work/$program/root"
+  done
+  [ "$(id -u)" -eq 0 ] || { say "note: only root can run the image of $program" && continue; }
+  env -i "$(command -v chroot)" --userspec=65532:65532 "$work/$program/root" "/usr/local/bin/$program" --version
+done
+if [ "$(id -u)" -eq 0 ]; then
+  env -i "$(command -v chroot)" --userspec=65532:65532 "$work/elastalloc/root" /usr/local/bin/elastalloc allocate -f - <examples/busy.json |
+    grep '^decided by' || fail 'the server does not decide in its image'
+fi
+
 cd "$work/one.out"
 tar --list --gzip --file elastalloc_*_docs.tar.gz | grep '/docs/start/quickstart.html$' >/dev/null || fail 'there is no documentation'
 for chart in *.tgz; do

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds what a release consists of, in a folder that must not exist: for each platform
-# an archive of the static binaries and what their installation needs, the charts, the Python
-# wheel, the documentation as a static site, a bill of materials and the checksums. The same commit gives the same bytes, anywhere.
+# an archive of the static binaries and what their installation needs, for Linux the container
+# images, the charts, the Python wheel, the documentation as a static site, a bill of materials and the checksums. The same commit gives the same bytes, anywhere.
 #
 #   scripts/release.sh FOLDER
 #
@@ -67,6 +67,12 @@ for platform in $platforms; do
   cp --recursive LICENSE NOTICE README.md CHANGELOG.md "$work"/{man,completions,deploy,examples,THIRD_PARTY_LICENSES} "$work/$name"
   env -u GOOS -u GOARCH scripts/sbom.sh elastalloc "$work/$name"/elastalloc{-controller,-lab,} >"$out/$name.sbom.json"
   pack "$out/$name.tar.gz" "$work" "$name"
+  [ "$GOOS" = linux ] || continue
+  (cd deploy/checks && env -u GOOS -u GOARCH go run ./image "$work/$name" "$GOARCH" "$SOURCE_DATE_EPOCH" "$out")
+  for program in elastalloc elastalloc-controller; do
+    image=$program-image_${version#v}_${GOOS}_$GOARCH
+    env -u GOOS -u GOARCH scripts/sbom.sh "$program-image" "$work/$name/$program" >"$out/$image.sbom.json"
+  done
 done
 unset GOOS GOARCH
 

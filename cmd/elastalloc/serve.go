@@ -59,7 +59,7 @@ such as OTEL_EXPORTER_OTLP_ENDPOINT, enable traces.`,
 			if options.DefaultBudget <= 0 {
 				return fmt.Errorf("--default-budget: is %v; must be greater than 0", options.DefaultBudget)
 			}
-			if options.DefaultBudget > config.MaxBudget {
+			if config.MaxBudget > 0 && options.DefaultBudget > config.MaxBudget {
 				return fmt.Errorf("--default-budget: is %v; must be at most --max-budget, %v", options.DefaultBudget, config.MaxBudget)
 			}
 			if options.MaxJobs < 1 {

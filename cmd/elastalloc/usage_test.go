@@ -59,6 +59,7 @@ func TestWrongUsage(t *testing.T) {
 		"serve --default-budget 0s":                    "--default-budget",
 		"serve --listen :1 --admin-listen 127.0.0.1:0": "--plaintext",
 		"serve --log-level verbose":                    `"--log-level" flag: must be one of debug, info, warn, error`,
+		"serve --max-budget 0s":                        "--max-budget: is 0s; must be greater than 0",
 		"serve --max-inflight 0":                       "--max-inflight: is 0; must be at least 1",
 		"serve --port 1":                               "unknown flag: --port",
 		"serve --tls-key key.pem":                      "certificate",

@@ -158,7 +158,7 @@ func (a *admitter) neededInGroup(j *job, empty []int) (need, limit int) {
 // requireInOrder assigns smallest sizes to the jobs for which filter is true, in order, and reports
 // whether the pool and the size limits have room for all jobs that fit an empty pool. A running job that does not fit is
 // skipped. A job that does not fit the limit of a group is skipped, too, and blocks the group in
-// the queue. Otherwise the first job that does not fit ends the phase.
+// the queue, unless only a limit per type stops it. Otherwise the first job that does not fit ends the phase.
 func (a *admitter) requireInOrder(filter func(j *job) bool, p phase) (allFit bool) {
 	allFit = true
 	empty := a.available()
@@ -193,7 +193,7 @@ func (a *admitter) requireInOrder(filter func(j *job) bool, p phase) (allFit boo
 		case p == queuePhase && a.isBlocked(j):
 		case fit == nil && (need > left && need != unlimited || onRows):
 			for g := range a.withAncestors(j.group) {
-				a.blocked[g] = a.blocked[g] || need <= limit && a.groupIdle[g] < need
+				a.blocked[g] = a.blocked[g] || need != unlimited && need <= limit && a.groupIdle[g] < need
 			}
 		case fit == nil && p != runningPhase:
 			return false

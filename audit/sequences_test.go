@@ -204,6 +204,17 @@ func TestAdmission(t *testing.T) {
 			{"id": "b", "groupId": "g", "remainingEta": "1s", "currentNodes": 2, "minNodes": 2},
 			{"id": "c", "groupId": "g", "remainingEta": "1s", "currentNodes": 1},
 			{"id": "p", "groupId": "g", "remainingEta": "1s"}, {"id": "q", "groupId": "h", "remainingEta": "1s"}]}`, "+-+-o"},
+		"a queued job that does not fit a limit per type blocks nobody": {`"options": {"admission": "ADMISSION_FIFO"},
+			"snapshot": {"nodeTypes": [{"id": "x", "nodes": 9}, {"id": "y"}],
+			"groups": [{"id": "g", "typeLimits": [{"nodeType": "x", "limit": 3}]}], "jobs": [
+			{"id": "a", "groupId": "g", "remainingEta": "1s", "currentNodes": 2, "currentNodeType": "x", "minNodes": 2},
+			{"id": "p", "groupId": "g", "remainingEta": "1s", "minNodes": 2}, {"id": "q", "groupId": "g", "remainingEta": "1s"}]}`, "+-+"},
+		"a running job that does not fit a limit per type blocks nobody": {`"options": {"admission": "ADMISSION_OPTIMIZED"},
+			"snapshot": {"nodeTypes": [{"id": "x", "nodes": 9}, {"id": "y"}],
+			"groups": [{"id": "g", "typeLimits": [{"nodeType": "x", "limit": 3}]}], "jobs": [
+			{"id": "a", "groupId": "g", "remainingEta": "1s", "currentNodes": 2, "currentNodeType": "x", "minNodes": 2},
+			{"id": "b", "groupId": "g", "remainingEta": "1s", "currentNodes": 2, "currentNodeType": "x", "minNodes": 2},
+			{"id": "q", "groupId": "g", "remainingEta": "1s"}]}`, "+-o"},
 	} {
 		if got := parse(t, "{"+test.text+"}").admissionClasses(t); got != test.want {
 			t.Errorf("%s: %s; want %s", name, got, test.want)

@@ -465,6 +465,23 @@ func (w *whatIfView) text(screen cli.Screen, limit int) string {
 	return text
 }
 
+// keptLimitsText returns a line with the scenarios that keep the size limits of another pool, "" if there are none.
+func (w *whatIfView) keptLimitsText(screen cli.Screen) string {
+	var names []string
+	message := ""
+	for _, v := range w.views {
+		for _, warning := range v.decision.GetReport().GetWarnings() {
+			if warning.GetCode() == elastallocv1.WarningCode_WARNING_CODE_SIZE_LIMITS_KEPT {
+				names, message = append(names, v.name), warning.GetMessage()
+			}
+		}
+	}
+	if names == nil {
+		return ""
+	}
+	return "\n" + screen.Yellow.Paint(screen.Wrap(fmt.Sprintf("%s: %s, or use --machines.", strings.Join(names, ", "), message))) + "\n"
+}
+
 // differingJobs returns tables of the jobs whose allocations differ in any scenario, each with as many scenarios
 // as fit on the screen, and with at most limit jobs unless it is 0.
 func differingJobs(base *scenarioView, views []*scenarioView, screen cli.Screen, limit int) string {

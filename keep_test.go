@@ -193,7 +193,7 @@ func TestKeepViolations(t *testing.T) {
 		"too many nodes": {
 			solver.Job{ID: "a", Keep: true, CurrentNodes: solver.MaxNodes + 1}, "snapshot.jobs[1].current_nodes: is 2147483648",
 		},
-		"negative piece":    {solver.Job{ID: "a", Keep: true, PieceNodes: -1}, "snapshot.jobs[1].piece_nodes: is -1; must be 1 to"},
+		"negative piece":    {solver.Job{ID: "a", Keep: true, PieceNodes: -1}, "snapshot.jobs[1].piece_nodes: is -1; must be 0 to"},
 		"no id":             {solver.Job{Keep: true}, "snapshot.jobs[1].id: is empty"},
 		"the id of another": {solver.Job{ID: "b", Keep: true}, `snapshot.jobs[1].id: is "b" like jobs[0].id`},
 		"an unknown group":  {solver.Job{ID: "a", Keep: true, GroupID: "other"}, `snapshot.jobs[1].group_id: is "other"`},

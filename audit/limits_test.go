@@ -53,7 +53,7 @@ func TestSizeLimitRules(t *testing.T) {
 		"a type without node types": {totalTime + `"snapshot": {` + limits(`{"size": 2, "nodeType": "x"}`) + `}`, "size_limits[0].node_type"},
 		"no type of one":            {totalTime + `"snapshot": {"nodeTypes": [{"id": "x", "nodes": 2}], ` + limits(`{"size": 2}`) + `}`, ""},
 		"a piece":                   {`"snapshot": {"jobs": [{"id": "a", "remainingEta": "1s", "pieceNodes": 1}]}`, ""},
-		"a piece of 0":              {`"snapshot": {"jobs": [{"id": "a", "remainingEta": "1s", "pieceNodes": 0}]}`, "jobs[0] is piece_nodes"},
+		"a piece of 0":              {`"snapshot": {"jobs": [{"id": "a", "remainingEta": "1s", "pieceNodes": 0}]}`, ""},
 		"a negative piece":          {`"snapshot": {"jobs": [{"id": "a", "remainingEta": "1s", "pieceNodes": -1}]}`, "jobs[0] is piece_nodes"},
 		"a negative piece, job frozen": {
 			`"options": {"badJobs": "BAD_JOBS_HOLD"}, "snapshot": {"jobs": [{"id": "a", "remainingEta": "1s", "pieceNodes": -1}]}`, "",

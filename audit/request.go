@@ -387,7 +387,7 @@ func (s *snapshot) readJob(from *elastallocv1.Job, ids map[string]int, r reader)
 	}
 	j := s.readDecided(from, ids, reader{r.message, r.path, new(error)})
 	r.count("current_nodes", 0, 0)
-	r.count("piece_nodes", unlimited, 1)
+	r.count("piece_nodes", 0, 0)
 	r.require(from.GetGroupId() == "" || len(s.groups) == 0 || j.group >= 0 && !s.groups[j.group].hasChildren,
 		"group_id", "not the id of a group without children")
 	known := j.nodeType >= 0 || j.currentNodes == 0 && from.GetCurrentNodeType() == ""
@@ -415,7 +415,7 @@ func (s *snapshot) readDecided(from *elastallocv1.Job, ids map[string]int, r rea
 	j.readRestarts(from, r)
 	j.loading = j.currentNodes > 0 && !j.trained
 	j.trained = j.trained || j.currentNodes > 0
-	if j.pieceNodes = r.count("piece_nodes", unlimited, 1); j.pieceNodes < 1 {
+	if j.pieceNodes = r.count("piece_nodes", 0, 0); j.pieceNodes < 1 {
 		j.pieceNodes = unlimited
 	}
 	r.require(j.resizeDelay == 0 || j.restartTime == 0, "restart_time", "set together with resize_delay")

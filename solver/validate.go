@@ -283,7 +283,7 @@ func (j *Job) validate(bad *Violations) {
 
 func (j *Job) validatePiece(bad *Violations) {
 	if j.PieceNodes < 0 || j.PieceNodes > MaxNodes {
-		bad.Addf(".piece_nodes", "is %d; must be 1 to %d", j.PieceNodes, MaxNodes)
+		bad.Addf(".piece_nodes", "is %d; must be 0 to %d", j.PieceNodes, MaxNodes)
 	}
 }
 

@@ -30,8 +30,8 @@ type Job struct {
 	// Units is the number of units of the allocation; 0 pauses the job.
 	Units int
 	// Piece is the number of units of the largest part that must lie together, as in
-	// elastallocv1.Job.PieceNodes. 0 means all of the allocation; PieceNodes is then unset. If Units
-	// is no multiple, the remainder is a smaller piece.
+	// elastallocv1.Job.PieceNodes. 0 means all of the allocation. If Units is no multiple, the
+	// remainder is a smaller piece.
 	Piece int
 	// On has the units that the job occupies now, by node id; nil if none.
 	On map[string]int

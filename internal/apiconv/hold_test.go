@@ -57,13 +57,32 @@ func TestKeep(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const bad = "invalid request: snapshot.jobs[1].piece_nodes: is 0; must be at least 1"
-	for want, piece := range map[string]*int32{"": nil, bad: new(int32(0))} {
+	const bad = "invalid request: snapshot.jobs[1].piece_nodes: is -1; must be 0 to 2147483647"
+	for want, piece := range map[string]*int32{"": nil, bad: new(int32(-1))} {
 		_, err := InProcess{allocator}.Allocate(t.Context(), onJob(func(j *elastallocv1.Job) {
 			j.Keep, j.RemainingEta, j.MinNodes, j.PieceNodes = true, &durationpb.Duration{Seconds: 1e12}, new(int32(0)), piece
 		}))
 		if err == nil && want != "" || err != nil && err.Error() != want {
 			t.Errorf("error %v; want %q", err, want)
+		}
+	}
+}
+
+// TestPieceOfZero checks that piece_nodes 0 is the whole allocation, as in client/placement.
+func TestPieceOfZero(t *testing.T) {
+	t.Parallel()
+	allocator, err := elastalloc.New(elastalloc.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for piece, want := range map[int32]int32{0: 2, 2: 8} {
+		r := onJob(func(j *elastallocv1.Job) { j.PieceNodes = &piece })
+		r.Snapshot.Jobs = r.GetSnapshot().GetJobs()[1:2]
+		r.Snapshot.SizeLimits = []*elastallocv1.SizeLimit{{Size: 4, Nodes: 0}}
+		r.Options = nil
+		response, err := InProcess{allocator}.Allocate(t.Context(), r)
+		if err != nil || response.GetAllocations()[0].GetNodes() != want {
+			t.Errorf("in pieces of %d: %v, error %v; want %d nodes", piece, response.GetAllocations(), err, want)
 		}
 	}
 }

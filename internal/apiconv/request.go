@@ -236,12 +236,12 @@ func convertJob(job *elastallocv1.Job) solver.Job {
 		Speeds:          c.speeds(job.GetSpeeds()),
 		MoveTime:        c.optionalDuration(job.GetMoveTime(), "move_time"),
 		Overrun:         job.GetOverrun(),
-		PieceNodes:      c.atLeastOne(job.PieceNodes, "piece_nodes"),
+		PieceNodes:      int(job.GetPieceNodes()),
 		RecentRestarts:  c.durations(job.GetRecentRestarts(), "recent_restarts"),
 		Keep:            job.GetKeep(),
 	}
-	if converted.Bad = c.violations; converted.Keep { // Other fields are not read.
-		converted.Bad = slices.DeleteFunc(converted.Bad, func(v solver.Violation) bool { return v.Path != "piece_nodes" })
+	if !converted.Keep { // Otherwise, these fields are not read.
+		converted.Bad = c.violations
 	}
 	return converted
 }

@@ -266,7 +266,6 @@ func TestFromAllocateRequestReportsBadField(t *testing.T) {
 		"ETA error below 0":     {onJob(func(j *job) { j.EtaError = new(-0.1) }), []string{"snapshot.jobs[1].eta_error"}},
 		"ETA error above 5":     {onJob(func(j *job) { j.EtaError = new(5.1) }), []string{"snapshot.jobs[1].eta_error"}},
 		"ETA error that is NaN": {onJob(func(j *job) { j.EtaError = new(math.NaN()) }), []string{"snapshot.jobs[1].eta_error"}},
-		"explicitly 0 piece":    {onJob(func(j *job) { j.PieceNodes = new(int32(0)) }), []string{"snapshot.jobs[1].piece_nodes"}},
 		"negative piece":        {onJob(func(j *job) { j.PieceNodes = new(int32(-8)) }), []string{"snapshot.jobs[1].piece_nodes"}},
 		"size limits of every kind of fault": {request(t, `{"snapshot": {"sizeLimits": [
 			{"size": 1}, {"size": 2, "nodes": -1}, {"size": 4, "nodeType": "x"}, {"size": 8}, {"size": 8, "nodes": 1}

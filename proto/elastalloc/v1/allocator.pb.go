@@ -1217,7 +1217,7 @@ func (x *Snapshot) GetSizeLimits() []*SizeLimit {
 //
 // A piece is a part of an allocation that must be placed on one machine: an allocation consists of
 // as many pieces of Job.piece_nodes nodes as fit into it, and of the remainder, which is a smaller
-// piece. If piece_nodes is unset, the allocation is one piece. If all piece sizes divide each
+// piece. If piece_nodes is 0, the allocation is one piece. If all piece sizes divide each
 // other, the jobs can be placed if and only if the allocation satisfies every limit that the
 // machines imply.
 type SizeLimit struct {
@@ -1639,7 +1639,7 @@ type Job struct {
 	Overrun float64 `protobuf:"fixed64,21,opt,name=overrun,proto3" json:"overrun,omitempty"`
 	// Number of nodes of the largest part of an allocation that must be placed together, for
 	// example the GPUs of one pod if a node is a GPU. An allocation that is no multiple has a smaller
-	// piece in addition. Only Snapshot.size_limits use it. At least 1. Defaults to the whole
+	// piece in addition. Only Snapshot.size_limits use it. At least 0. Defaults to 0, the whole
 	// allocation.
 	PieceNodes *int32 `protobuf:"varint,22,opt,name=piece_nodes,json=pieceNodes,proto3,oneof" json:"piece_nodes,omitempty"`
 	// The last restarts of the job, newest first: for each, how long the job has had nodes since. A

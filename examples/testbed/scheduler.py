@@ -1,6 +1,7 @@
 """The scheduler of a testbed: one loop with a Plan, as docs/schedulers/integrate.md describes it."""
 
 import dataclasses
+import sys
 import time
 from typing import Any, Callable, Dict, List, Optional
 
@@ -112,10 +113,12 @@ class Scheduler:
         """Requests a decision if one is due, and begins the steps that can be begun."""
         now = SCALE * self.seconds()
         try:
-            steps, _ = self.plan.reconcile(now, self.snapshot(), self.policy.decide(self.plan, now))
+            steps, warnings = self.plan.reconcile(now, self.snapshot(), self.policy.decide(self.plan, now))
         except (grpc.RpcError, PoolError):
             self.result.failed_calls += 1  # All jobs keep their nodes.
             return
+        for warning in warnings:
+            print(warning.message, file=sys.stderr)
         for job_id in self.plan.overdue(now):
             self.cluster.kill(self.cluster.states[job_id])
             self.plan.failed(now, job_id)

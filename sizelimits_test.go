@@ -11,6 +11,7 @@ import (
 	"github.com/elastalloc/elastalloc"
 	"github.com/elastalloc/elastalloc/client/placement"
 	"github.com/elastalloc/elastalloc/internal/testing/solvertest"
+	"github.com/elastalloc/elastalloc/internal/testing/testtier"
 	"github.com/elastalloc/elastalloc/solver"
 )
 
@@ -197,7 +198,7 @@ func TestSizeLimitLoop(t *testing.T) {
 	allocator := newAllocator(t, elastalloc.Options{})
 	decisions, binding := 0, 0
 	snapshots := solvertest.LimitedSnapshots(solvertest.Limits{Jobs: 20, Steps: 1, Sizes: 5, Nodes: 60})
-	for seed := range 200 {
+	for seed := range testtier.Conformance.Examples(200, 1000) {
 		s := snapshots.Example(seed)
 		o := solver.Options{Objective: solver.ObjectiveTotalTime, Admission: solver.Admissions()[seed%4], Backend: solver.BackendExact}
 		if seed%5 == 0 {

@@ -47,7 +47,7 @@ func (s *Snapshot) Freeze(badJobs bool) (*Snapshot, FrozenJobs) {
 	if len(frozen) == 0 {
 		return s, none
 	}
-	rest := *s
+	rest, wrong := *s, s.wrongTotal() // A wrong sum might become right.
 	rest.Groups, rest.NodeTypes, rest.SizeLimits = slices.Clone(s.Groups), slices.Clone(s.NodeTypes), slices.Clone(s.SizeLimits)
 	rest.Jobs = make([]Job, 0, len(s.Jobs)-len(frozen))
 	for i := range s.Jobs {
@@ -56,7 +56,9 @@ func (s *Snapshot) Freeze(badJobs bool) (*Snapshot, FrozenJobs) {
 			continue
 		}
 		nodes := max(0, s.Jobs[i].CurrentNodes)
-		rest.reserve(nodes, s.Jobs[i].CurrentNodeType)
+		if !wrong {
+			rest.reserve(nodes, s.Jobs[i].CurrentNodeType)
+		}
 		for n := range rest.SizeLimits {
 			limit := &rest.SizeLimits[n]
 			if counted := s.CountedNodes(limit, i, s.Jobs[i].CurrentNodeType, nodes); limit.Nodes > 0 {
@@ -66,9 +68,6 @@ func (s *Snapshot) Freeze(badJobs bool) (*Snapshot, FrozenJobs) {
 		for g := range tree.Ancestors(s.Jobs[i].GroupID) {
 			rest.Groups[g].reserve(nodes, s.Jobs[i].CurrentNodeType)
 		}
-	}
-	if s.wrongTotal() { // It might become right.
-		rest.TotalNodes, rest.NodeTypes = s.TotalNodes, s.NodeTypes
 	}
 	return &rest, FrozenJobs{snapshot: s, groups: tree, frozen: frozen}
 }

@@ -295,7 +295,7 @@ func (w *whatIfView) keptLimitsText(screen cli.Screen) string {
 	if len(names) == 0 {
 		return ""
 	}
-	return screen.Wrap(strings.Join(names, ", ")+": "+screen.InUnits(message)+". --machines sets them.") + "\n"
+	return screen.Yellow.Paint(screen.Wrap(strings.Join(names, ", ")+": "+screen.InUnits(message)+". --machines sets them.")) + "\n"
 }
 
 // stoppedText returns a line per job that stops in a scenario, with the loss of the objective if it kept nodes.
@@ -463,23 +463,6 @@ func (w *whatIfView) text(screen cli.Screen, limit int) string {
 		text += "\n" + screen.Red.Paint(screen.Wrap(failure)) + "\n"
 	}
 	return text
-}
-
-// keptLimitsText returns a line with the scenarios that keep the size limits of another pool, "" if there are none.
-func (w *whatIfView) keptLimitsText(screen cli.Screen) string {
-	var names []string
-	message := ""
-	for _, v := range w.views {
-		for _, warning := range v.decision.GetReport().GetWarnings() {
-			if warning.GetCode() == elastallocv1.WarningCode_WARNING_CODE_SIZE_LIMITS_KEPT {
-				names, message = append(names, v.name), warning.GetMessage()
-			}
-		}
-	}
-	if names == nil {
-		return ""
-	}
-	return "\n" + screen.Yellow.Paint(screen.Wrap(fmt.Sprintf("%s: %s, or use --machines.", strings.Join(names, ", "), message))) + "\n"
 }
 
 // differingJobs returns tables of the jobs whose allocations differ in any scenario, each with as many scenarios

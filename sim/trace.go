@@ -165,6 +165,15 @@ func (j *TraceJob) arrival() time.Duration {
 // Nodes returns the number of requested nodes for a number of GPUs per node.
 func (j *TraceJob) Nodes(gpusPerNode int) int { return j.RequestedNodes(j.GPUs, gpusPerNode) }
 
+// FixedNodes returns the largest legal size of the job up to its requested nodes, or its smallest size.
+func (j *TraceJob) FixedNodes(gpusPerNode int) int {
+	shape := j.shapeOn(gpusPerNode)
+	spec := shape.job("")
+	sizes := spec.LegalSizes()
+	above, _ := slices.BinarySearch(sizes, j.Nodes(gpusPerNode)+1)
+	return sizes[max(0, above-1)]
+}
+
 // shapeOn returns the shape of the job for a number of GPUs per node. Its legal sizes include the
 // requested nodes. If neither MaxNodes nor AllowedNodes is set, MaxNodes is at least the request.
 func (j *TraceJob) shapeOn(gpusPerNode int) Shape {

@@ -27,11 +27,16 @@ const (
 	// VaryMinimums makes 20% of the jobs inelastic with 1, 2, 4 or 8 nodes, and sets a minimum of 2, 4
 	// or 8 nodes for another 40%.
 	VaryMinimums Variation = "minimums"
-	// VaryRigidHalf makes 50% of the jobs inelastic with their requested nodes.
+	// VaryRigidHalf makes 50% of the jobs inelastic with their requested nodes. The others keep their sizes.
 	VaryRigidHalf Variation = "rigid-half"
-	// VaryRigidMost makes 80% of the jobs inelastic with their requested nodes.
+	// VaryRigidMost makes 80% of the jobs inelastic with their requested nodes. The others keep their sizes.
 	VaryRigidMost Variation = "rigid-most"
 )
+
+// SetsSizes reports whether the variation sets the sizes of jobs.
+func (v Variation) SetsSizes() bool {
+	return v == VaryMinimums || v == VaryRigidHalf || v == VaryRigidMost
+}
 
 // Streams of random numbers. Each variation has its own stream, so that variations do not depend on each
 // other.
@@ -97,14 +102,13 @@ func setSizes(t sim.Trace, variation Variation, seed uint64, gpusPerNode int) {
 	share := map[Variation]float64{VaryRigidHalf: 0.5, VaryRigidMost: 0.8}[variation]
 	random := rand.New(rand.NewPCG(seed, streamRigid))
 	for i := range t {
-		t[i].MinNodes, t[i].MaxNodes = 0, 0
 		if random.Float64() >= share {
 			continue
 		}
-		nodes := t[i].Nodes(gpusPerNode)
+		nodes := t[i].FixedNodes(gpusPerNode)
 		if speeds := t[i].Speeds; len(speeds) > 0 {
 			at := slices.Index(t[i].AllowedNodes, nodes)
-			t[i].AllowedNodes, t[i].Speeds = []int{nodes}, speeds[at:at+1]
+			t[i].MinNodes, t[i].MaxNodes, t[i].AllowedNodes, t[i].Speeds = 0, 0, []int{nodes}, speeds[at:at+1]
 		} else {
 			t[i].MinNodes, t[i].MaxNodes, t[i].AllowedNodes = nodes, nodes, nil
 		}

@@ -116,3 +116,29 @@ func TestRigidTables(t *testing.T) {
 	}
 	t.Error("no seed pins the job")
 }
+
+// TestRigidJobsAmongSizes checks that jobs with sizes of the trace either have the legal size closest to their request, from
+// below if possible, or keep their sizes.
+func TestRigidJobsAmongSizes(t *testing.T) {
+	for columns, fixed := range map[string]int{"1,2,8": 2, "3,2,8": 3, "8,2,8": 8, "16,2,8": 8, "16,2,6": 4, "16,,8": 8, "2,,": 2} {
+		trace, err := sim.ReadTrace(strings.NewReader("job_id,submit_s,duration_s,gpus,min_nodes,max_nodes\na,0,3600," + columns + "\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		counts := make(map[bool]int)
+		for seed := range uint64(20) {
+			varied, err := Vary(trace, []Variation{VaryRigidMost}, seed, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			kept := cmp.Equal(varied[0].Shape, trace[0].Shape)
+			counts[kept]++
+			if want := (sim.Shape{MinNodes: fixed, MaxNodes: fixed}); !kept && !cmp.Equal(varied[0].Shape, want) {
+				t.Errorf("%s: the job has %+v; want %+v or what it had", columns, varied[0].Shape, want)
+			}
+		}
+		if counts[true] == 0 || counts[false] <= counts[true] {
+			t.Errorf("%s: %d of 20 jobs are fixed; want about 16", columns, counts[false])
+		}
+	}
+}

@@ -286,8 +286,8 @@ func (f *simulateFlags) withRecorded(policies []catalog.Policy, workload *sim.Wo
 	return append(slices.Clone(policies), recorded)
 }
 
-// addScenarios adds the more careful scenarios to the verdict: one job in five elastic, unless the sizes of jobs are
-// given, and no job above its request.
+// addScenarios adds the more careful scenarios to the verdict: one job in five elastic, unless --vary sets the sizes of jobs,
+// and no job above its request.
 func (f *simulateFlags) addScenarios(
 	ctx context.Context, found *report.Simulated, trace sim.Trace,
 	policies []catalog.Policy, configs []sim.Config, allocator sim.Allocator, bar *progress,
@@ -295,10 +295,6 @@ func (f *simulateFlags) addScenarios(
 	verdict := found.Summary.Verdict
 	if verdict == nil || len(f.types.pools) > 0 || !catalog.Optimizes(verdict.Policy) {
 		return nil
-	}
-	varied, err := workloads.Vary(trace, f.variations(), f.seed, f.gpusPerNode)
-	if err != nil {
-		return err
 	}
 	references := verdict.References()
 	policies = slices.DeleteFunc(slices.Clone(policies), func(p catalog.Policy) bool {
@@ -318,7 +314,7 @@ func (f *simulateFlags) addScenarios(
 		}
 		return err
 	}
-	if !slices.ContainsFunc(varied, func(j sim.TraceJob) bool { return j.MinNodes+j.MaxNodes+len(j.AllowedNodes) > 0 }) {
+	if !slices.ContainsFunc(f.variations(), workloads.Variation.SetsSizes) {
 		if err := add(results.FewElastic, append(f.variations(), workloads.VaryRigidMost), f.maxGrowth); err != nil {
 			return err
 		}

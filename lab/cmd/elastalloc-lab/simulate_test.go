@@ -125,10 +125,19 @@ func TestSimulateReportsCuts(t *testing.T) {
 // --max-growth 1, for every policy of the comparison, and that the leading sentence is about the most careful one
 // that gains.
 func TestSimulateScenarios(t *testing.T) {
+	t.Run("default sizes", func(t *testing.T) { testScenarios(t, "", "") })
+	t.Run("sizes of the trace", func(t *testing.T) {
+		testScenarios(t, ",min_nodes,max_nodes,allowed_nodes,speeds", ",1,8,,", ",,,1 2 3 4 6,1 1.9 2.7 3.4 4.5")
+	})
+}
+
+// testScenarios runs TestSimulateScenarios on a trace with additional columns, whose values the jobs repeat.
+func testScenarios(t *testing.T, columns string, values ...string) {
+	t.Helper()
 	folder := t.TempDir()
-	text := "job_id,submit_s,duration_s,gpus\n"
+	text := "job_id,submit_s,duration_s,gpus" + columns + "\n"
 	for i := range 30 {
-		text += fmt.Sprintf("%d,%d,%d,%d\n", i, 60*i, 300+700*(i%7), 1+7*(i%5))
+		text += fmt.Sprintf("%d,%d,%d,%d%s\n", i, 60*i, 300+700*(i%7), 1+7*(i%5), values[i%len(values)])
 	}
 	trace := write(t, folder, "own.csv", text)
 	simulate := func(name string, args ...string) (results.Verdict, string) {

@@ -74,202 +74,270 @@ func (j *literalJob) speedOn(nodes int, config *Config) float64 {
 // literal is a simple implementation of the simulation that the package documentation describes: a loop
 // over seconds without any shortcut.
 func literal(t *rapid.T, w Workload, p namedPolicy, config Config, allocator Allocator) (results []JobResult, unplaced int) {
-	jobs := make([]literalJob, len(w.Jobs))
-	for i := range jobs {
-		jobs[i].WorkloadJob = w.Jobs[i]
-	}
-	active := func() []*literalJob {
-		var list []*literalJob
-		for i := range jobs {
-			if jobs[i].submitted && !jobs[i].completed {
-				list = append(list, &jobs[i])
-			}
-		}
-		return list
-	}
 	config.Terms = p.Terms
-	round := max(1, int(config.Round/time.Second))
-	apply := func(second int, s *solver.Snapshot, to []allocation) {
-		if config.Placer != nil {
-			reduced, moved := literalPlace(t, &config, s, active(), to)
-			if reduced {
-				unplaced++
-			}
-			for i, job := range active() {
-				if !moved[i] {
-					continue
-				}
-				job.placementMoves++
-				job.restarts = append(job.restarts, job.trained)
-				if restart := int(job.restartTime(&config) / time.Second); restart > 0 {
-					job.trainsOn, job.waits = 0, restart
-				}
-			}
-		}
-		nodes := make([]int, len(to))
-		for i, job := range active() {
-			before := job.nodes
-			nodes[i] = to[i].nodes
-			other := nodes[i] > 0 && to[i].nodeType != job.nodeType
-			if nodes[i] == before && !other {
-				continue
-			}
-			job.nodes = nodes[i]
-			job.timeline = append(job.timeline, NodesAt{At: time.Duration(second) * time.Second, Nodes: nodes[i], NodeType: to[i].nodeType})
-			if job.started {
-				job.resizes++
-				if nodes[i] > 0 {
-					job.restarts = append(job.restarts, job.trained)
-				}
-				if other {
-					job.moves++
-				}
-			} else {
-				job.started, job.start, job.firstType = true, second, to[i].nodeType
-			}
-			if other {
-				job.nodeType = to[i].nodeType
-			}
-			if restart := int(job.restartTime(&config) / time.Second); restart > 0 && nodes[i] > 0 {
-				job.trainsOn, job.waits = 0, restart
-				continue
-			}
-			if nodes[i] > before {
-				job.waits = int(config.ScalingDelay / time.Second)
-			}
-			if nodes[i] <= job.trainsOn || job.waits == 0 {
-				job.waits, job.trainsOn = 0, nodes[i]
-			}
-		}
-	}
-	var estimator eta.Estimator
-	decide := func(second int, fill bool) {
-		snapshot := literalSnapshot(active(), p, config, &estimator)
-		for _, change := range config.Resized {
-			if change.At <= time.Duration(second)*time.Second {
-				snapshot.TotalNodes = change.Nodes
-			}
-		}
-		states := make([]JobState, len(snapshot.Jobs))
-		for i, job := range active() {
-			states[i].Job, states[i].Restarting = &job.WorkloadJob, job.waits > 0
-			for n, period := range job.timeline {
-				states[i].LargestNodes = max(states[i].LargestNodes, period.Nodes)
-				if period.Nodes > 0 && n > 0 {
-					states[i].Restarts++
-				}
-			}
-		}
-		var decision solver.Decision
-		var err error
-		if fill {
-			decision, err = allocator.FillIdle(t.Context(), snapshot)
-		} else {
-			decision, err = p.Decide(t.Context(), Input{
-				Snapshot: snapshot, Allocator: allocator, Job: func(i int) JobState { return states[i] }, Config: &config,
-			})
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		nodes, err := allocationsOf(snapshot, decision)
-		if err != nil {
-			t.Fatal(err)
-		}
-		apply(second, snapshot, nodes)
-		switch placer := config.Placer.(type) {
-		case rack:
-			checkTogether(t, placer, active())
-		case racks:
-			for nodeType, r := range placer {
-				checkTogether(t, r, slices.DeleteFunc(active(), func(job *literalJob) bool { return job.nodes == 0 || job.nodeType != nodeType }))
-			}
-		}
-	}
-
-	left := len(jobs)
-	happened := false
 	// With machines, the rule could change allocations again without an event, so it is not repeated.
-	due := true
-	for second := 0; left > 0; second++ {
+	l := &literalRun{T: t, jobs: make([]literalJob, len(w.Jobs)), policy: p, config: config, allocator: allocator, due: true}
+	for i := range l.jobs {
+		l.jobs[i].WorkloadJob = w.Jobs[i]
+	}
+	for second := 0; l.left() > 0; second++ {
 		if second > 100_000 {
 			t.Fatal("the loop does not end")
 		}
-		scheduled := time.Duration(second)*time.Second%config.Frequency == 0
-		for _, change := range config.Resized {
-			scheduled = scheduled || change.At == time.Duration(second)*time.Second
+		scheduled := l.scheduled(second)
+		if !scheduled {
+			l.decideBetween(second)
 		}
-		if !scheduled && second%round == 0 && len(active()) > 0 && (happened || !p.EveryEvent && due) {
-			decide(second, !p.EveryEvent)
+		l.complete(second)
+		l.submit(second)
+		if scheduled && len(l.active()) > 0 {
+			l.decide(second, false)
+			l.happened, l.due = false, true
 		}
-		happened = happened && second%round > 0
-		due = config.Placer == nil || due && second%round > 0
-		for _, job := range active() {
-			if job.served >= job.Work || (job.Fate == OutcomeHung && time.Duration(job.trained)*time.Second >= job.HangAfter) {
-				job.completed, job.end, happened, due = true, second, true, true
-				completed := eta.Job{WorkDone: job.History.Work + job.served}
-				if job.History.Work == 0 {
-					completed.UserEstimate, completed.UserError = job.UserEstimate, job.UserError
-				}
-				estimator.Completed(completed)
-				if job.nodes > 0 {
-					job.timeline = append(job.timeline, NodesAt{At: time.Duration(second) * time.Second, Nodes: 0})
-				}
-				left--
-			}
-		}
-		for i := range jobs {
-			if jobs[i].Submit == time.Duration(second)*time.Second {
-				if p.AssignType != nil {
-					spec := *jobs[i].job(jobs[i].ID)
-					spec.Speeds = jobs[i].speeds()
-					jobs[i].pin = p.AssignType(literalSnapshot(active(), p, config, &estimator), spec)
-				}
-				jobs[i].submitted, happened, due = true, true, true
-				if before := jobs[i].History; before.Nodes > 0 || before.Trained > 0 {
-					jobs[i].started, jobs[i].start = true, second
-					jobs[i].nodes, jobs[i].trainsOn = before.Nodes, before.Nodes
-				}
-				if jobs[i].nodes > 0 {
-					jobs[i].timeline = []NodesAt{{At: time.Duration(second) * time.Second, Nodes: jobs[i].nodes}}
-				}
-			}
-		}
-		if scheduled && len(active()) > 0 {
-			decide(second, false)
-			happened, due = false, true
-		}
-		for _, job := range active() {
-			if job.nodes == 0 {
-				job.unserved++
-				continue
-			}
-			job.served += Scale(time.Second, job.speedOn(job.trainsOn, &config))
-			job.trained++
-			if job.waits > 0 {
-				if job.waits--; job.waits == 0 {
-					job.trainsOn = job.nodes
-				}
-			}
+		for _, job := range l.active() {
+			job.train(&l.config)
 		}
 	}
-
-	results = make([]JobResult, len(jobs))
-	for i := range jobs {
-		job := &jobs[i]
-		results[i] = JobResult{
-			ID: job.ID, Group: job.Group, Weight: job.weight(), MinSize: job.minSize(), Alone: job.alone(&config),
-			Submit: job.Submit, Start: time.Duration(job.start) * time.Second, End: time.Duration(job.end) * time.Second,
-			Unserved: time.Duration(job.unserved) * time.Second, Resizes: job.resizes, Moves: job.moves, PlacementMoves: job.placementMoves,
-			Nodes: job.timeline, Outcome: job.Fate,
-		}
-		if job.Fate == OutcomeHung && job.served >= job.Work {
-			results[i].Outcome = OutcomeCompleted
-		}
+	for i := range l.jobs {
+		results = append(results, l.jobs[i].result(&l.config))
 	}
-	return results, unplaced
+	return results, l.unplaced
 }
 
+// literalRun is the state of literal.
+type literalRun struct {
+	*rapid.T
+	jobs      []literalJob
+	policy    namedPolicy
+	config    Config
+	allocator Allocator
+	estimator eta.Estimator
+	unplaced  int  // decisions that no placement realizes completely
+	happened  bool // whether a job arrived or completed since the last decision
+	due       bool // whether another decision could change allocations without an event
+}
+
+// active returns the jobs that are submitted and not completed.
+func (l *literalRun) active() []*literalJob {
+	var list []*literalJob
+	for i := range l.jobs {
+		if l.jobs[i].submitted && !l.jobs[i].completed {
+			list = append(list, &l.jobs[i])
+		}
+	}
+	return list
+}
+
+// left returns the number of jobs that are not completed.
+func (l *literalRun) left() (left int) {
+	for i := range l.jobs {
+		if !l.jobs[i].completed {
+			left++
+		}
+	}
+	return left
+}
+
+// scheduled reports whether a decision is scheduled, because of the frequency or a pool that changes.
+func (l *literalRun) scheduled(second int) bool {
+	now := time.Duration(second) * time.Second
+	return now%l.config.Frequency == 0 || slices.ContainsFunc(l.config.Resized, func(change NodesAt) bool { return change.At == now })
+}
+
+// decideBetween decides at a round after an event, and while a rule that fills idle nodes may change allocations.
+func (l *literalRun) decideBetween(second int) {
+	endOfRound := second%max(1, int(l.config.Round/time.Second)) == 0
+	if endOfRound && len(l.active()) > 0 && (l.happened || !l.policy.EveryEvent && l.due) {
+		l.decide(second, !l.policy.EveryEvent)
+	}
+	l.happened = l.happened && !endOfRound
+	l.due = l.config.Placer == nil || l.due && !endOfRound
+}
+
+// complete ends the jobs that completed or hung before a second.
+func (l *literalRun) complete(second int) {
+	for _, job := range l.active() {
+		if job.served < job.Work && (job.Fate != OutcomeHung || time.Duration(job.trained)*time.Second < job.HangAfter) {
+			continue
+		}
+		job.completed, job.end, l.happened, l.due = true, second, true, true
+		completed := eta.Job{WorkDone: job.History.Work + job.served}
+		if job.History.Work == 0 {
+			completed.UserEstimate, completed.UserError = job.UserEstimate, job.UserError
+		}
+		l.estimator.Completed(completed)
+		if job.nodes > 0 {
+			job.timeline = append(job.timeline, NodesAt{At: time.Duration(second) * time.Second, Nodes: 0})
+		}
+	}
+}
+
+// submit submits the jobs of a second. Jobs with a history may occupy nodes.
+func (l *literalRun) submit(second int) {
+	for i := range l.jobs {
+		job := &l.jobs[i]
+		if job.Submit != time.Duration(second)*time.Second {
+			continue
+		}
+		if l.policy.AssignType != nil {
+			spec := *job.job(job.ID)
+			spec.Speeds = job.speeds()
+			job.pin = l.policy.AssignType(literalSnapshot(l.active(), l.policy, l.config, &l.estimator), spec)
+		}
+		job.submitted, l.happened, l.due = true, true, true
+		if before := job.History; before.Nodes > 0 || before.Trained > 0 {
+			job.started, job.start = true, second
+			job.nodes, job.trainsOn = before.Nodes, before.Nodes
+		}
+		if job.nodes > 0 {
+			job.timeline = []NodesAt{{At: time.Duration(second) * time.Second, Nodes: job.nodes}}
+		}
+	}
+}
+
+// decide applies a decision of the policy or, if fill is true, of FillIdle.
+func (l *literalRun) decide(second int, fill bool) {
+	snapshot := literalSnapshot(l.active(), l.policy, l.config, &l.estimator)
+	for _, change := range l.config.Resized {
+		if change.At <= time.Duration(second)*time.Second {
+			snapshot.TotalNodes = change.Nodes
+		}
+	}
+	var states []JobState
+	for _, job := range l.active() {
+		states = append(states, job.state())
+	}
+	var decision solver.Decision
+	var err error
+	if fill {
+		decision, err = l.allocator.FillIdle(l.Context(), snapshot)
+	} else {
+		decision, err = l.policy.Decide(l.Context(), Input{
+			Snapshot: snapshot, Allocator: l.allocator, Job: func(i int) JobState { return states[i] }, Config: &l.config,
+		})
+	}
+	if err != nil {
+		l.Fatal(err)
+	}
+	nodes, err := allocationsOf(snapshot, decision)
+	if err != nil {
+		l.Fatal(err)
+	}
+	if l.config.Placer != nil {
+		l.place(snapshot, nodes)
+	}
+	for i, job := range l.active() {
+		job.allocate(second, nodes[i], &l.config)
+	}
+	l.checkPlaces()
+}
+
+// place reduces allocations to what fits on machines, and restarts the jobs that move between machines.
+func (l *literalRun) place(s *solver.Snapshot, to []allocation) {
+	reduced, moved := literalPlace(l.T, &l.config, s, l.active(), to)
+	if reduced {
+		l.unplaced++
+	}
+	for i, job := range l.active() {
+		if !moved[i] {
+			continue
+		}
+		job.placementMoves++
+		job.restarts = append(job.restarts, job.trained)
+		if restart := int(job.restartTime(&l.config) / time.Second); restart > 0 {
+			job.trainsOn, job.waits = 0, restart
+		}
+	}
+}
+
+// checkPlaces checks the places of all jobs on machines, for each node type.
+func (l *literalRun) checkPlaces() {
+	switch placer := l.config.Placer.(type) {
+	case rack:
+		checkTogether(l.T, placer, l.active())
+	case racks:
+		for nodeType, r := range placer {
+			checkTogether(l.T, r, slices.DeleteFunc(l.active(), func(job *literalJob) bool { return job.nodes == 0 || job.nodeType != nodeType }))
+		}
+	}
+}
+
+// state returns what a policy sees of a job.
+func (j *literalJob) state() JobState {
+	state := JobState{Job: &j.WorkloadJob, Restarting: j.waits > 0}
+	for n, period := range j.timeline {
+		state.LargestNodes = max(state.LargestNodes, period.Nodes)
+		if period.Nodes > 0 && n > 0 {
+			state.Restarts++
+		}
+	}
+	return state
+}
+
+// allocate changes the nodes of a job.
+func (j *literalJob) allocate(second int, to allocation, config *Config) {
+	before, other := j.nodes, to.nodes > 0 && to.nodeType != j.nodeType
+	if to.nodes == before && !other {
+		return
+	}
+	j.nodes = to.nodes
+	j.timeline = append(j.timeline, NodesAt{At: time.Duration(second) * time.Second, Nodes: to.nodes, NodeType: to.nodeType})
+	if j.started {
+		j.resizes++
+		if to.nodes > 0 {
+			j.restarts = append(j.restarts, j.trained)
+		}
+		if other {
+			j.moves++
+		}
+	} else {
+		j.started, j.start, j.firstType = true, second, to.nodeType
+	}
+	if other {
+		j.nodeType = to.nodeType
+	}
+	if restart := int(j.restartTime(config) / time.Second); restart > 0 && to.nodes > 0 {
+		j.trainsOn, j.waits = 0, restart
+		return
+	}
+	if to.nodes > before {
+		j.waits = int(config.ScalingDelay / time.Second)
+	}
+	if to.nodes <= j.trainsOn || j.waits == 0 {
+		j.waits, j.trainsOn = 0, to.nodes
+	}
+}
+
+// train lets a job train or wait for one second.
+func (j *literalJob) train(config *Config) {
+	if j.nodes == 0 {
+		j.unserved++
+		return
+	}
+	j.served += Scale(time.Second, j.speedOn(j.trainsOn, config))
+	j.trained++
+	if j.waits > 0 {
+		if j.waits--; j.waits == 0 {
+			j.trainsOn = j.nodes
+		}
+	}
+}
+
+// result returns the result of a job that completed.
+func (j *literalJob) result(config *Config) JobResult {
+	result := JobResult{
+		ID: j.ID, Group: j.Group, Weight: j.weight(), MinSize: j.minSize(), Alone: j.alone(config),
+		Submit: j.Submit, Start: time.Duration(j.start) * time.Second, End: time.Duration(j.end) * time.Second,
+		Unserved: time.Duration(j.unserved) * time.Second, Resizes: j.resizes, Moves: j.moves, PlacementMoves: j.placementMoves,
+		Nodes: j.timeline, Outcome: j.Fate,
+	}
+	if j.Fate == OutcomeHung && j.served >= j.Work {
+		result.Outcome = OutcomeCompleted
+	}
+	return result
+}
+
+// literalSnapshot returns the snapshot of a decision.
 func literalSnapshot(jobs []*literalJob, p namedPolicy, config Config, estimator *eta.Estimator) *solver.Snapshot {
 	s := &solver.Snapshot{
 		TotalNodes: config.Nodes - config.Unavailable,
@@ -281,55 +349,73 @@ func literalSnapshot(jobs []*literalJob, p namedPolicy, config Config, estimator
 		s.Groups = config.Groups
 	}
 	for _, job := range jobs {
-		spec := *job.job(job.ID)
-		spec.GroupID = job.Group
-		spec.RemainingETA = max(time.Second, job.UserEstimate-job.served)
-		for _, later := range job.ETAUpdates {
-			if later.Served <= job.served {
-				spec.RemainingETA = max(time.Second, later.ETA+later.Served-job.served)
-			}
-		}
-		if job.UserError > 0 || job.UserEstimate == 0 {
-			estimate := estimator.Estimate(eta.Job{UserEstimate: job.UserEstimate, UserError: job.UserError, WorkDone: job.served})
-			spec.RemainingETA, spec.ETAError = estimate.ETA, new(estimate.Error)
-			if job.UserError > 0 {
-				spec.ETAError = new(job.UserError)
-			}
-		}
-		if job.ReportsWork {
-			spec.WorkDone = job.History.Work + job.served
-		}
-		spec.CurrentNodes = job.nodes
-		if job.nodes > 0 {
-			spec.CurrentNodeType = job.nodeType
-		}
-		spec.Speeds = job.speeds()
-		if only := cmp.Or(job.pin, map[bool]string{true: job.firstType}[p.KeepType]); only != "" {
-			spec.Speeds = slices.DeleteFunc(slices.Clone(spec.Speeds), func(s solver.TypeSpeed) bool { return s.NodeType != only })
-			if len(job.Phases) == 0 {
-				spec.Speeds = []solver.TypeSpeed{{NodeType: only}}
-			}
-		}
-		spec.TrainingTime = job.History.Trained + time.Duration(job.trained)*time.Second
-		spec.WaitingTime = job.History.Waited + time.Duration(job.unserved)*time.Second
-		spec.RestartTime = job.restartTime(&config)
-		if spec.RestartTime == 0 {
-			spec.ResizeDelay = config.ScalingDelay
-		}
-		spec.FreeResizes = spec.RestartTime == 0
-		for n := len(job.restarts) - 1; !p.NoRestartBudget && n >= 0 && n >= len(job.restarts)-3; n-- {
-			spec.RecentRestarts = append(spec.RecentRestarts, time.Duration(job.trained-job.restarts[n])*time.Second)
-		}
-		if p.FixedSize {
-			for _, size := range spec.LegalSizes() {
-				if spec.AllowedNodes == nil || size <= min(job.RequestedNodes, nodeLimit(config.Nodes-config.Unavailable, s.Groups, job.Group)) {
-					spec.AllowedNodes = []int{size}
-				}
-			}
-		}
-		s.Jobs = append(s.Jobs, spec)
+		s.Jobs = append(s.Jobs, job.spec(p, &config, s.Groups, estimator))
 	}
 	return s
+}
+
+// spec returns the job as the snapshot of a decision contains it.
+func (j *literalJob) spec(p namedPolicy, config *Config, groups []solver.Group, estimator *eta.Estimator) solver.Job {
+	spec := *j.job(j.ID)
+	spec.GroupID = j.Group
+	spec.RemainingETA, spec.ETAError = j.estimate(estimator)
+	if j.ReportsWork {
+		spec.WorkDone = j.History.Work + j.served
+	}
+	spec.CurrentNodes = j.nodes
+	if j.nodes > 0 {
+		spec.CurrentNodeType = j.nodeType
+	}
+	spec.Speeds = j.speeds()
+	if only := cmp.Or(j.pin, map[bool]string{true: j.firstType}[p.KeepType]); only != "" {
+		spec.Speeds = slices.DeleteFunc(slices.Clone(spec.Speeds), func(s solver.TypeSpeed) bool { return s.NodeType != only })
+		if len(j.Phases) == 0 {
+			spec.Speeds = []solver.TypeSpeed{{NodeType: only}}
+		}
+	}
+	spec.TrainingTime = j.History.Trained + time.Duration(j.trained)*time.Second
+	spec.WaitingTime = j.History.Waited + time.Duration(j.unserved)*time.Second
+	spec.RestartTime = j.restartTime(config)
+	if spec.RestartTime == 0 {
+		spec.ResizeDelay = config.ScalingDelay
+	}
+	spec.FreeResizes = spec.RestartTime == 0
+	for n := len(j.restarts) - 1; !p.NoRestartBudget && n >= 0 && n >= len(j.restarts)-3; n-- {
+		spec.RecentRestarts = append(spec.RecentRestarts, time.Duration(j.trained-j.restarts[n])*time.Second)
+	}
+	if p.FixedSize {
+		spec.AllowedNodes = j.fixedSize(&spec, nodeLimit(config.Nodes-config.Unavailable, groups, j.Group))
+	}
+	return spec
+}
+
+// estimate returns the remaining ETA and its error: those of the user, or of the estimator if the user has none.
+func (j *literalJob) estimate(estimator *eta.Estimator) (remaining time.Duration, etaError *float64) {
+	if j.UserError > 0 || j.UserEstimate == 0 {
+		estimate := estimator.Estimate(eta.Job{UserEstimate: j.UserEstimate, UserError: j.UserError, WorkDone: j.served})
+		if j.UserError > 0 {
+			return estimate.ETA, new(j.UserError)
+		}
+		return estimate.ETA, new(estimate.Error)
+	}
+	remaining = max(time.Second, j.UserEstimate-j.served)
+	for _, later := range j.ETAUpdates {
+		if later.Served <= j.served {
+			remaining = max(time.Second, later.ETA+later.Served-j.served)
+		}
+	}
+	return remaining, nil
+}
+
+// fixedSize returns the only size of a job of a fixed size: the largest legal size up to the request and the limit,
+// or else the smallest.
+func (j *literalJob) fixedSize(spec *solver.Job, limit int) (size []int) {
+	for _, legal := range spec.LegalSizes() {
+		if size == nil || legal <= min(j.RequestedNodes, limit) {
+			size = []int{legal}
+		}
+	}
+	return size
 }
 
 // TestRunEqualsReference compares Run with the reference simulation on small workloads, under policies of all kinds.

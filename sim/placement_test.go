@@ -162,46 +162,9 @@ func literalPlace(t *rapid.T, config *Config, s *solver.Snapshot, jobs []*litera
 func literalPlaceOn(
 	t *rapid.T, r rack, nodeType string, config *Config, s *solver.Snapshot, jobs []*literalJob, to []allocation, moved []bool,
 ) (reduced bool) {
-	before := func(i int) int {
-		if jobs[i].nodeType != nodeType {
-			return 0
-		}
-		return jobs[i].nodes
-	}
 	for {
-		free, kept, placing := map[string]int{}, []PlacedJob(nil), []PlacedJob(nil)
-		for _, node := range r.nodes {
-			free[node.ID] = node.Free
-		}
-		for i, job := range jobs {
-			if to[i].nodeType != nodeType {
-				continue
-			}
-			placed := PlacedJob{ID: job.ID, Nodes: to[i].nodes}
-			if before(i) > 0 {
-				placed.On = job.on
-			}
-			if !config.NeverMove || before(i) == 0 || to[i].nodes != before(i) {
-				placing = append(placing, placed)
-				continue
-			}
-			kept = append(kept, placed)
-			for id, units := range job.on {
-				free[id] -= units
-			}
-		}
-		broken := 0
-		for size := 1; size <= 32 && broken == 0; size *= 2 {
-			sum := 0
-			for _, job := range placing {
-				if r.piece(job.Nodes) >= size {
-					sum += job.Nodes
-				}
-			}
-			if sum > r.cap(size, free) {
-				broken = size
-			}
-		}
+		free, kept, placing := r.split(nodeType, config.NeverMove, jobs, to)
+		broken := r.brokenSize(placing, free)
 		if broken == 0 {
 			on, err := r.Place(kept, placing)
 			if err != nil {
@@ -209,23 +172,83 @@ func literalPlaceOn(
 			}
 			for k, placed := range placing {
 				i := slices.IndexFunc(jobs, func(j *literalJob) bool { return j.ID == placed.ID })
-				moved[i] = before(i) > 0 && before(i) == placed.Nodes && !compare.Equal(jobs[i].on, on[k])
+				before := jobs[i].nodesOn(nodeType)
+				moved[i] = before > 0 && before == placed.Nodes && !compare.Equal(jobs[i].on, on[k])
 				jobs[i].on = on[k]
 			}
 			return reduced
 		}
-		var growing []int
-		for i := range jobs {
-			if to[i].nodeType == nodeType && to[i].nodes > before(i) && to[i].nodes >= broken {
-				growing = append(growing, i)
+		reduceNewest(nodeType, broken, s, jobs, to)
+		reduced = true
+	}
+}
+
+// nodesOn returns the nodes of a job on a node type.
+func (j *literalJob) nodesOn(nodeType string) int {
+	if j.nodeType != nodeType {
+		return 0
+	}
+	return j.nodes
+}
+
+// split returns the jobs on a node type that keep their places, those that are placed, and the free units for them on
+// each machine. Without moves, a job with as many nodes as before keeps its places.
+func (r rack) split(nodeType string, neverMove bool, jobs []*literalJob, to []allocation) (free map[string]int, kept, placing []PlacedJob) {
+	free = map[string]int{}
+	for _, node := range r.nodes {
+		free[node.ID] = node.Free
+	}
+	for i, job := range jobs {
+		if to[i].nodeType != nodeType {
+			continue
+		}
+		placed, before := PlacedJob{ID: job.ID, Nodes: to[i].nodes}, job.nodesOn(nodeType)
+		if before > 0 {
+			placed.On = job.on
+		}
+		if !neverMove || before == 0 || to[i].nodes != before {
+			placing = append(placing, placed)
+			continue
+		}
+		kept = append(kept, placed)
+		for id, units := range job.on {
+			free[id] -= units
+		}
+	}
+	return free, kept, placing
+}
+
+// brokenSize returns the smallest size of pieces whose condition of the theorem the jobs break, or 0.
+func (r rack) brokenSize(jobs []PlacedJob, free map[string]int) int {
+	for size := 1; size <= 32; size *= 2 {
+		sum := 0
+		for _, job := range jobs {
+			if r.piece(job.Nodes) >= size {
+				sum += job.Nodes
 			}
 		}
-		slices.SortFunc(growing, func(a, b int) int { return cmp.Or(to[a].nodes-to[b].nodes, b-a) })
-		newest := growing[0]
-		sizes := slices.DeleteFunc(s.Jobs[newest].LegalSizes(), func(size int) bool { return size >= to[newest].nodes })
-		if to[newest].nodes, reduced = slices.Max(append(sizes, before(newest))), true; to[newest].nodes == 0 {
-			to[newest] = allocation{}
+		if sum > r.cap(size, free) {
+			return size
 		}
+	}
+	return 0
+}
+
+// reduceNewest reduces the smallest allocation of at least a size that grows, the newest among equal ones, to the next
+// smaller legal size or the size before.
+func reduceNewest(nodeType string, size int, s *solver.Snapshot, jobs []*literalJob, to []allocation) {
+	var growing []int
+	for i := range jobs {
+		if to[i].nodeType == nodeType && to[i].nodes > jobs[i].nodesOn(nodeType) && to[i].nodes >= size {
+			growing = append(growing, i)
+		}
+	}
+	slices.SortFunc(growing, func(a, b int) int { return cmp.Or(to[a].nodes-to[b].nodes, b-a) })
+	newest := growing[0]
+	sizes := slices.DeleteFunc(s.Jobs[newest].LegalSizes(), func(legal int) bool { return legal >= to[newest].nodes })
+	to[newest].nodes = slices.Max(append(sizes, jobs[newest].nodesOn(nodeType)))
+	if to[newest].nodes == 0 {
+		to[newest] = allocation{}
 	}
 }
 

@@ -23,84 +23,107 @@ func rigidJob(id string, submit, run, limit, nodes int) sim.WorkloadJob {
 // easyJob is a job of easy. Times are in seconds.
 type easyJob struct{ submit, run, limit, nodes, start int }
 
+// notStarted is the start of a job that has not started.
+const notStarted = -1
+
+// easyPool is the state of easy.
+type easyPool struct {
+	jobs           []easyJob
+	nodes, restart int
+	now            int
+	ending         bool // whether the jobs that end now still occupy their nodes
+}
+
 // easy is an independent implementation of EASY backfill: a loop over seconds in which a later job may start if
 // the time at which the head of the queue could start, found by trying one second after the other, stays
 // the same. Decisions are a second after each submission and completion, and every period.
 func easy(jobs []easyJob, nodes, period, restart int) []easyJob {
-	const unknown = -1
 	for i := range jobs {
-		jobs[i].start = unknown
+		jobs[i].start = notStarted
 	}
-	decideAt, left := unknown, len(jobs)
-	for now := 0; left > 0; now++ {
-		ends := func(j easyJob) int { return j.start + j.run + restart }
-		decide := func(ending bool) {
-			present := func(j easyJob) bool { return j.start != unknown && (now < ends(j) || ending && now == ends(j)) }
-			idle := func(at int) int { // if every job present runs until its limit
-				sum := nodes
-				for _, j := range jobs {
-					if present(j) && at < j.start+j.limit {
-						sum -= j.nodes
-					}
-				}
-				return sum
-			}
-			fits := func(size int) bool {
-				for _, j := range jobs {
-					if present(j) {
-						size += j.nodes
-					}
-				}
-				return size <= nodes
-			}
-			earliest := func(head easyJob) int {
-				for at := now; ; at++ {
-					if idle(at) >= head.nodes {
-						return at
-					}
-				}
-			}
-			head := unknown
-			for i := range jobs {
-				j := &jobs[i]
-				if queued := j.start == unknown && (j.submit < now || j.submit == now && !ending); !queued {
-					continue
-				}
-				if !fits(j.nodes) {
-					if head == unknown {
-						head = i
-					}
-					continue
-				}
-				if head == unknown {
-					j.start = now
-					continue
-				}
-				reserved := earliest(jobs[head])
-				if j.start = now; earliest(jobs[head]) > reserved {
-					j.start = unknown
-				}
-			}
+	p := easyPool{jobs: jobs, nodes: nodes, restart: restart}
+	event := false // whether a job was submitted or ended in the last second
+	for left := len(jobs); left > 0; p.now++ {
+		regular := p.now%period == 0
+		if event && !regular {
+			p.ending = true
+			p.decide()
 		}
-		regular := now%period == 0
-		if now == decideAt && !regular {
-			decide(true)
-		}
-		for _, j := range jobs {
-			if j.start != unknown && now == ends(j) {
-				left--
-				decideAt = now + 1
-			}
-			if j.submit == now {
-				decideAt = now + 1
-			}
-		}
+		submitted, ended := p.happened()
+		left -= ended
+		event = submitted+ended > 0
 		if regular && left > 0 {
-			decide(false)
-			decideAt = unknown
+			p.ending = false
+			p.decide()
+			event = false
 		}
 	}
 	return jobs
+}
+
+// ends returns when a job that started ends.
+func (p *easyPool) ends(j easyJob) int { return j.start + j.run + p.restart }
+
+// happened returns how many jobs are submitted and end now.
+func (p *easyPool) happened() (submitted, ended int) {
+	for _, j := range p.jobs {
+		if j.start != notStarted && p.now == p.ends(j) {
+			ended++
+		}
+		if j.submit == p.now {
+			submitted++
+		}
+	}
+	return submitted, ended
+}
+
+// decide starts jobs in the order of the queue. Behind the first that does not fit, a job starts if this leaves the
+// earliest start of the first unchanged.
+func (p *easyPool) decide() {
+	head := (*easyJob)(nil)
+	for i := range p.jobs {
+		j := &p.jobs[i]
+		switch queued := j.start == notStarted && (j.submit < p.now || j.submit == p.now && !p.ending); {
+		case !queued:
+		case j.nodes <= p.idle(func(easyJob) bool { return true }):
+			p.start(j, head)
+		case head == nil:
+			head = j
+		}
+	}
+}
+
+// start starts a job, unless it delays the head of the queue.
+func (p *easyPool) start(j, head *easyJob) {
+	if head == nil {
+		j.start = p.now
+		return
+	}
+	reserved := p.earliest(*head)
+	if j.start = p.now; p.earliest(*head) > reserved {
+		j.start = notStarted
+	}
+}
+
+// earliest returns when a job could start if every running job runs until its limit.
+func (p *easyPool) earliest(head easyJob) int {
+	for at := p.now; ; at++ {
+		if p.idle(func(j easyJob) bool { return at < j.start+j.limit }) >= head.nodes {
+			return at
+		}
+	}
+}
+
+// idle returns the nodes that are free if only those of the running jobs that satisfy a condition are occupied.
+func (p *easyPool) idle(occupies func(easyJob) bool) int {
+	idle := p.nodes
+	for _, j := range p.jobs {
+		running := j.start != notStarted && (p.now < p.ends(j) || p.ending && p.now == p.ends(j))
+		if running && occupies(j) {
+			idle -= j.nodes
+		}
+	}
+	return idle
 }
 
 // TestBackfillEqualsReference compares the start of every job under fifo-backfill with an independent implementation.

@@ -55,83 +55,126 @@ type fataler interface {
 
 // readFile parses free MPS strictly: sections, columns, rows and bounds must be in order.
 func readFile(text string) (*file, error) {
-	f := &file{
+	r := reader{file: file{
 		integer: map[string]bool{}, lower: map[string]float64{}, upper: map[string]float64{},
 		objective: map[string]float64{}, rows: map[string]*fileRow{},
-	}
-	section, inIntegers, objective := "", false, ""
+	}}
 	for n, line := range strings.Split(strings.TrimSuffix(text, "\n"), "\n") {
 		if strings.HasPrefix(line, "*") {
 			continue
 		}
 		words := strings.Fields(line)
-		bad := fmt.Errorf("line %d of section %q: %q", n+1, section, line)
-		if section == "ENDATA" || len(words) == 0 {
-			return nil, bad
-		}
-		if line[0] != ' ' {
-			section = words[0]
-			continue
-		}
-		var err error
-		number := func(word string) float64 {
-			v, parseErr := strconv.ParseFloat(word, 64)
-			if parseErr != nil || math.IsInf(v, 0) || math.IsNaN(v) {
-				err = bad
-			}
-			return v
-		}
+		valid := r.section != "ENDATA" && len(words) > 0
 		switch {
-		case section == "ROWS" && len(words) == 2 && words[0] == "N" && objective == "":
-			objective = words[1]
-		case section == "ROWS" && len(words) == 2 && strings.Contains("LGE", words[0]) && f.rows[words[1]] == nil:
-			f.rows[words[1]] = &fileRow{sense: words[0], terms: map[string]float64{}}
-		case section == "COLUMNS" && len(words) == 3 && words[1] == "'MARKER'" && inIntegers == (words[2] == "'INTEND'"):
-			inIntegers = !inIntegers
-		case section == "COLUMNS" && len(words) == 3:
-			column := words[0]
-			if last := len(f.columns) - 1; last < 0 || f.columns[last] != column {
-				if _, again := f.integer[column]; again {
-					return nil, bad
-				}
-				f.columns = append(f.columns, column)
-				f.integer[column] = inIntegers
-			}
-			terms := f.objective
-			if words[1] != objective {
-				if f.rows[words[1]] == nil {
-					return nil, bad
-				}
-				terms = f.rows[words[1]].terms
-			}
-			if _, again := terms[column]; again {
-				return nil, bad
-			}
-			terms[column] = number(words[2])
-		case section == "RHS" && len(words) == 3 && f.rows[words[1]] != nil:
-			f.rows[words[1]].right = number(words[2])
-		case section == "BOUNDS" && len(words) == 3 && words[0] == "BV":
-			f.lower[words[2]], f.upper[words[2]] = 0, 1
-		case section == "BOUNDS" && len(words) == 4 && words[0] == "LO":
-			f.lower[words[2]] = number(words[3])
-		case section == "BOUNDS" && len(words) == 4 && words[0] == "UP":
-			f.upper[words[2]] = number(words[3])
-		default:
-			return nil, bad
+		case valid && line[0] != ' ':
+			r.section = words[0]
+		case valid:
+			valid = r.line(words)
 		}
-		if err != nil {
-			return nil, err
+		if !valid {
+			return nil, fmt.Errorf("line %d of section %q: %q", n+1, r.section, line)
 		}
 	}
-	if section != "ENDATA" || inIntegers {
-		return nil, fmt.Errorf("file ends in section %q", section)
+	if r.section != "ENDATA" || r.inIntegers {
+		return nil, fmt.Errorf("file ends in section %q", r.section)
 	}
-	for _, bounds := range []map[string]float64{f.lower, f.upper} {
-		if len(bounds) != len(f.columns) {
-			return nil, fmt.Errorf("%d columns have %d bounds", len(f.columns), len(bounds))
+	for _, bounds := range []map[string]float64{r.lower, r.upper} {
+		if len(bounds) != len(r.columns) {
+			return nil, fmt.Errorf("%d columns have %d bounds", len(r.columns), len(bounds))
 		}
 	}
-	return f, nil
+	return &r.file, nil
+}
+
+// reader is the state of readFile.
+type reader struct {
+	file
+	section       string
+	inIntegers    bool
+	objectiveName string
+}
+
+// line reads a line of the current section and reports whether it is valid.
+func (r *reader) line(words []string) bool {
+	switch r.section {
+	case "ROWS":
+		return r.row(words)
+	case "COLUMNS":
+		return r.column(words)
+	case "RHS":
+		return len(words) == 3 && r.rows[words[1]] != nil && number(words[2], &r.rows[words[1]].right)
+	case "BOUNDS":
+		return r.bound(words)
+	}
+	return false
+}
+
+// row reads the name and the sense of a row. The first row without a sense is the objective.
+func (r *reader) row(words []string) bool {
+	switch {
+	case len(words) == 2 && words[0] == "N" && r.objectiveName == "":
+		r.objectiveName = words[1]
+	case len(words) == 2 && strings.Contains("LGE", words[0]) && r.rows[words[1]] == nil:
+		r.rows[words[1]] = &fileRow{sense: words[0], terms: map[string]float64{}}
+	default:
+		return false
+	}
+	return true
+}
+
+// column reads one coefficient of a column, or a marker of integer columns. The coefficients of a column are together.
+func (r *reader) column(words []string) bool {
+	if len(words) != 3 {
+		return false
+	}
+	if words[1] == "'MARKER'" && r.inIntegers == (words[2] == "'INTEND'") {
+		r.inIntegers = !r.inIntegers
+		return true
+	}
+	column, terms := words[0], r.objective
+	if last := len(r.columns) - 1; last < 0 || r.columns[last] != column {
+		if _, again := r.integer[column]; again {
+			return false
+		}
+		r.columns = append(r.columns, column)
+		r.integer[column] = r.inIntegers
+	}
+	if words[1] != r.objectiveName {
+		if r.rows[words[1]] == nil {
+			return false
+		}
+		terms = r.rows[words[1]].terms
+	}
+	if _, again := terms[column]; again {
+		return false
+	}
+	var coefficient float64
+	valid := number(words[2], &coefficient)
+	terms[column] = coefficient
+	return valid
+}
+
+// bound reads a bound of a column.
+func (r *reader) bound(words []string) bool {
+	var v float64
+	switch {
+	case len(words) == 3 && words[0] == "BV":
+		r.lower[words[2]], r.upper[words[2]] = 0, 1
+	case len(words) == 4 && words[0] == "LO" && number(words[3], &v):
+		r.lower[words[2]] = v
+	case len(words) == 4 && words[0] == "UP" && number(words[3], &v):
+		r.upper[words[2]] = v
+	default:
+		return false
+	}
+	return true
+}
+
+// number parses a finite number.
+func number(word string, v *float64) bool {
+	parsed, err := strconv.ParseFloat(word, 64)
+	*v = parsed
+	return err == nil && !math.IsInf(parsed, 0) && !math.IsNaN(parsed)
 }
 
 // tolerance is the rounding error of a row, relative to the magnitude of its terms.

@@ -408,7 +408,7 @@ func (j *literalJob) estimate(estimator *eta.Estimator) (remaining time.Duration
 }
 
 // fixedSize returns the only size of a job of a fixed size: the largest legal size up to the request and the limit,
-// or else the smallest.
+// otherwise the smallest.
 func (j *literalJob) fixedSize(spec *solver.Job, limit int) (size []int) {
 	for _, legal := range spec.LegalSizes() {
 		if size == nil || legal <= min(j.RequestedNodes, limit) {

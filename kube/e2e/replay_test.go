@@ -16,6 +16,9 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/reflect/protopath"
+	"google.golang.org/protobuf/reflect/protorange"
+	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/durationpb"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -369,13 +372,17 @@ type decompressed struct {
 
 func (d *decompressed) Allocate(ctx context.Context, r *elastallocv1.AllocateRequest) (*elastallocv1.AllocateResponse, error) {
 	for _, job := range r.GetSnapshot().GetJobs() {
-		for _, duration := range []*durationpb.Duration{
-			job.GetRemainingEta(), job.GetTrainingTime(), job.GetWaitingTime(), job.GetRestartTime(),
-		} {
-			if duration != nil {
-				longer := durationpb.New(time.Duration(d.compress * float64(duration.AsDuration())))
-				duration.Seconds, duration.Nanos = longer.GetSeconds(), longer.GetNanos()
+		err := protorange.Range(job.ProtoReflect(), func(p protopath.Values) error {
+			if message, ok := p.Index(-1).Value.Interface().(protoreflect.Message); ok {
+				if duration, ok := message.Interface().(*durationpb.Duration); ok {
+					longer := durationpb.New(time.Duration(d.compress * float64(duration.AsDuration())))
+					duration.Seconds, duration.Nanos = longer.GetSeconds(), longer.GetNanos()
+				}
 			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
 		}
 	}
 	return d.allocator.Allocate(ctx, r)

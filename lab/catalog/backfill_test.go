@@ -42,7 +42,7 @@ func easy(jobs []easyJob, nodes, period, restart int) []easyJob {
 		jobs[i].start = notStarted
 	}
 	p := easyPool{jobs: jobs, nodes: nodes, restart: restart}
-	event := false // whether a job was submitted or ended in the last second
+	event := false // whether a job was submitted or completed in the last second
 	for left := len(jobs); left > 0; p.now++ {
 		regular := p.now%period == 0
 		if event && !regular {

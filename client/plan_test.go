@@ -445,22 +445,7 @@ func (c *fakeCluster) record() json.RawMessage {
 // reconcile makes one call of Reconcile, as a scheduler does.
 func (c *fakeCluster) reconcile() {
 	c.now = c.now.Add(interval)
-	inProgress := slices.Clone(c.jobs)
-	inProgress = slices.DeleteFunc(inProgress, func(j *fakeJob) bool { return j.step == nil })
-	event := !c.quiet && c.changeRandomly() || c.eventPending
-	for _, j := range c.jobs {
-		event = event || j.step != nil && !j.hangs && j.callsLeft == 0 && c.now.Sub(j.started) > patience // Completed late.
-		if j.step != nil && j.step.Frees() && len(c.on(j)) <= int(j.step.Nodes) {
-			j.step, j.failures, c.progressed = nil, 0, c.now // The nodes were removed.
-		}
-	}
-	failed := c.advance()
-	event = event || len(failed) > 0
-	for _, j := range c.jobs {
-		if on := len(c.on(j)); on > j.inUse || slices.Contains(inProgress, j) {
-			j.inUse = on
-		}
-	}
+	failed, event := c.change()
 	tooSmall := c.tooSmall()
 	s := c.snapshot()
 	c.plan.Observe(c.now, s)
@@ -469,16 +454,7 @@ func (c *fakeCluster) reconcile() {
 		c.plan.Failed(c.now, id)
 	}
 	record.Overdue = c.plan.Overdue(c.now)
-	for _, j := range c.jobs {
-		late := j.step != nil && c.now.Sub(j.started) > patience
-		if late != slices.Contains(record.Overdue, j.id) {
-			c.fail("%s is overdue: %t; Overdue returned %v", j.id, late, record.Overdue)
-		}
-		event = event || late && c.now.Sub(j.started) <= patience+interval || !c.now.Before(j.retryAt) && c.now.Sub(j.retryAt) < interval
-		if late && (c.quiet || c.intN(3) == 0) {
-			j.hangs, j.callsLeft = false, 0
-		}
-	}
+	event = c.checkOverdue(record.Overdue) || event
 	if c.pending != nil {
 		c.plan.Decide(c.now, c.pending)
 		record.Late = c.record()
@@ -490,28 +466,10 @@ func (c *fakeCluster) reconcile() {
 	}
 	c.restoreRestarts()
 	steps, warnings, err := c.plan.Reconcile(c.now, s, func(sent *elastallocv1.Snapshot) (client.Decision, error) {
-		record.Reason = c.plan.Reason
-		c.checkRequest(sent, record.Overdue)
-		for _, j := range c.jobs {
-			j.inUse = len(c.on(j))
-		}
-		record.Due, record.Sent = true, marshal(sent)
-		if c.quiet || c.intN(5) > 0 { // Otherwise the call fails.
-			c.pending = c.decide(sent)
-		}
-		if c.pending == nil || !c.quiet && c.intN(2) > 0 {
-			return nil, errNoResponse
-		}
-		response := c.pending
-		record.Decide = c.record()
-		return response, nil
+		return c.request(sent, &record)
 	})
 	record.Warnings = messages(warnings)
-	if rejected := new(client.PoolError); errors.As(err, &rejected) != tooSmall || tooSmall && record.Due {
-		c.fail("%v: %d nodes: error %v, requests a decision: %t; want the pool rejected: %t", c.now, len(c.nodes), err, record.Due, tooSmall)
-	} else if tooSmall {
-		record.Refused = rejected.Error()
-	}
+	record.Refused = c.checkPool(err, tooSmall, record.Due)
 	if c.eventPending = event && tooSmall; event && !tooSmall && !record.Due {
 		c.fail("%v: no decision is due after an event", c.now)
 	}
@@ -526,6 +484,77 @@ func (c *fakeCluster) reconcile() {
 		record.Next = append(record.Next, fmt.Sprint(step.JobID, " ", step.Nodes, " ", step.NodeType))
 	}
 	c.calls = append(c.calls, record)
+}
+
+// change changes the cluster at random, lets steps advance, and returns the jobs whose steps failed and whether
+// something happened after which a decision is due.
+func (c *fakeCluster) change() (failed []string, event bool) {
+	inProgress := slices.Clone(c.jobs)
+	inProgress = slices.DeleteFunc(inProgress, func(j *fakeJob) bool { return j.step == nil })
+	event = !c.quiet && c.changeRandomly() || c.eventPending
+	for _, j := range c.jobs {
+		event = event || j.step != nil && !j.hangs && j.callsLeft == 0 && c.isLate(j) // Completed late.
+		if j.step != nil && j.step.Frees() && len(c.on(j)) <= int(j.step.Nodes) {
+			j.step, j.failures, c.progressed = nil, 0, c.now // The nodes were removed.
+		}
+	}
+	failed = c.advance()
+	for _, j := range c.jobs {
+		if on := len(c.on(j)); on > j.inUse || slices.Contains(inProgress, j) {
+			j.inUse = on
+		}
+	}
+	return failed, event || len(failed) > 0
+}
+
+// isLate reports whether the last step of a job started longer ago than the patience.
+func (c *fakeCluster) isLate(j *fakeJob) bool { return c.now.Sub(j.started) > patience }
+
+// checkOverdue checks which jobs are overdue, and reports whether one became overdue or the back-off of one expired.
+// Some of them continue.
+func (c *fakeCluster) checkOverdue(overdue []string) (event bool) {
+	for _, j := range c.jobs {
+		late := j.step != nil && c.isLate(j)
+		if late != slices.Contains(overdue, j.id) {
+			c.fail("%s is overdue: %t; Overdue returned %v", j.id, late, overdue)
+		}
+		event = event || late && c.now.Sub(j.started) <= patience+interval || !c.now.Before(j.retryAt) && c.now.Sub(j.retryAt) < interval
+		if late && (c.quiet || c.intN(3) == 0) {
+			j.hangs, j.callsLeft = false, 0
+		}
+	}
+	return event
+}
+
+// request decides the snapshot that the plan sends. The call may fail, or its response may arrive after the call.
+func (c *fakeCluster) request(sent *elastallocv1.Snapshot, record *planCall) (client.Decision, error) {
+	record.Reason = c.plan.Reason
+	c.checkRequest(sent, record.Overdue)
+	for _, j := range c.jobs {
+		j.inUse = len(c.on(j))
+	}
+	record.Due, record.Sent = true, marshal(sent)
+	if c.quiet || c.intN(5) > 0 { // Otherwise the call fails.
+		c.pending = c.decide(sent)
+	}
+	if c.pending == nil || !c.quiet && c.intN(2) > 0 {
+		return nil, errNoResponse
+	}
+	response := c.pending
+	record.Decide = c.record()
+	return response, nil
+}
+
+// checkPool checks that the pool is rejected without a request if it is too small, and returns the message.
+func (c *fakeCluster) checkPool(err error, tooSmall, requested bool) (message string) {
+	rejected := new(client.PoolError)
+	if errors.As(err, &rejected) != tooSmall || tooSmall && requested {
+		c.fail("%v: %d nodes: error %v, requests a decision: %t; want the pool rejected: %t", c.now, len(c.nodes), err, requested, tooSmall)
+	}
+	if tooSmall {
+		return rejected.Error()
+	}
+	return ""
 }
 
 // messages returns the messages of warnings.
@@ -686,230 +715,267 @@ func TestPlanGolden(t *testing.T) {
 
 // TestPlanRules checks the documented rules of Plan, one case each.
 func TestPlanRules(t *testing.T) {
-	start := time.Unix(1e9, 0)
-	at := func(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
-	snapshot := func(nodes int32, current ...int32) *elastallocv1.Snapshot {
-		s := &elastallocv1.Snapshot{TotalNodes: nodes}
-		for i, n := range current {
-			s.Jobs = append(s.Jobs, &elastallocv1.Job{Id: string(rune('a' + i)), CurrentNodes: n})
-		}
-		return s
+	for name, test := range map[string]func(*testing.T){
+		"patience":      testPatience,
+		"cool-down":     testCoolDown,
+		"back-off":      testBackoff,
+		"lost nodes":    testLostNodes,
+		"failed calls":  testFailedCalls,
+		"overdue steps": testOverdueSteps,
+		"warnings":      testWarnings,
+		"restarts":      testRestarts,
+	} {
+		t.Run(name, test)
 	}
-	decision := func(nodes ...int32) *elastallocv1.AllocateResponse {
-		response := &elastallocv1.AllocateResponse{}
-		for i, n := range nodes {
-			response.Allocations = append(response.Allocations, &elastallocv1.Allocation{JobId: string(rune('a' + i)), Nodes: n})
-		}
-		return response
+}
+
+// at returns the time some seconds after the start of a case.
+func at(seconds int) time.Time { return time.Unix(1e9, 0).Add(time.Duration(seconds) * time.Second) }
+
+// poolOf returns a snapshot of the jobs a, b and so on, each with its current nodes.
+func poolOf(nodes int32, current ...int32) *elastallocv1.Snapshot {
+	s := &elastallocv1.Snapshot{TotalNodes: nodes}
+	for i, n := range current {
+		s.Jobs = append(s.Jobs, &elastallocv1.Job{Id: string(rune('a' + i)), CurrentNodes: n})
 	}
-	sends := func(p *client.Plan, seconds int, s *elastallocv1.Snapshot) *elastallocv1.Snapshot {
+	return s
+}
+
+// decisionOf returns the allocations of the jobs a, b and so on.
+func decisionOf(nodes ...int32) *elastallocv1.AllocateResponse {
+	response := &elastallocv1.AllocateResponse{}
+	for i, n := range nodes {
+		response.Allocations = append(response.Allocations, &elastallocv1.Allocation{JobId: string(rune('a' + i)), Nodes: n})
+	}
+	return response
+}
+
+// requestOf returns the snapshot that the plan sends for a decision.
+func requestOf(t *testing.T, p *client.Plan, seconds int, s *elastallocv1.Snapshot) *elastallocv1.Snapshot {
+	t.Helper()
+	sent, err := p.Snapshot(at(seconds), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sent
+}
+
+// checkSteps checks the steps that are next, such as "a4".
+func checkSteps(t *testing.T, p *client.Plan, seconds int, want ...string) {
+	t.Helper()
+	var got []string
+	for _, s := range p.Next(at(seconds)) {
+		got = append(got, fmt.Sprint(s.JobID, s.Nodes))
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("steps at %d s are %v; want %v", seconds, got, want)
+	}
+}
+
+func testPatience(t *testing.T) {
+	t.Helper()
+	p := client.Plan{Patience: patience}
+	requestOf(t, &p, 0, poolOf(8, 4, 4, 0, 0))
+	p.Decide(at(0), decisionOf(0, 0, 6, 2))
+	checkSteps(t, &p, 0, "a0", "b0")
+	p.Observe(at(50), poolOf(8, 0, 4, 0, 0))
+	checkSteps(t, &p, 50, "d2") // It does not take nodes that c waits for, because both fit.
+	p.Observe(at(100), poolOf(8, 0, 4, 0, 2))
+	if late := p.Overdue(at(100)); !slices.Equal(late, []string{"b"}) || !p.Due(at(100)) {
+		t.Errorf("%v are overdue; want b, and a decision due", late)
+	}
+	p.Observe(at(155), poolOf(8, 0, 0, 0, 2))
+	checkSteps(t, &p, 155, "c6") // A step was applied in time.
+	p.Failed(at(156), "c")
+	p.Decide(at(160), decisionOf(8, 0, 0, 2))
+	checkSteps(t, &p, 160)
+	p.Observe(at(221), poolOf(16, 0, 0, 0, 2))
+	checkSteps(t, &p, 221) // The nodes are added after the patience has expired.
+}
+
+func testCoolDown(t *testing.T) {
+	t.Helper()
+	p := client.Plan{CoolDown: time.Minute}
+	requestOf(t, &p, 0, poolOf(8, 4, 2))
+	p.Decide(at(0), decisionOf(6, 2))
+	checkSteps(t, &p, 0, "a6")
+	for seconds, kept := range map[int]bool{10: true, 20: true, 79: true, 80: false} {
+		q := p
+		current := poolOf(8, 4, 2)
+		if seconds >= 20 {
+			q.Observe(at(20), poolOf(8, 6, 2)) // The step is applied at 20 s.
+			current = poolOf(8, 6, 2)
+		}
+		sent := requestOf(t, &q, seconds, current).GetJobs()
+		if sent[0].GetCurrentNodes() != 6 || sent[0].GetKeep() != kept || sent[1].GetKeep() {
+			t.Errorf("after %d s the request is %v; want the first job kept: %t", seconds, sent, kept)
+		}
+	}
+	if sent := requestOf(t, &p, 30, poolOf(6, 6, 2)).GetJobs(); sent[0].GetKeep() {
+		t.Errorf("keeps %v although jobs occupy more nodes than the pool has", sent[0])
+	}
+}
+
+func testBackoff(t *testing.T) {
+	t.Helper()
+	p := client.Plan{Backoff: 10 * time.Second}
+	s := poolOf(8, 4, 2)
+	s.Groups = []*elastallocv1.Group{
+		{Id: "all", Limit: proto.Int32(6)}, {Id: "team", ParentId: "all", Quota: 3}, {Id: "other", ParentId: "all", Quota: 1},
+	}
+	s.Jobs[0].GroupId, s.Jobs[1].GroupId = "team", "other"
+	for failures, wait := range []int{10, 20, 40} {
+		offset := 100 * failures
+		requestOf(t, &p, offset, s)
+		p.Decide(at(offset), decisionOf(6, 2))
+		checkSteps(t, &p, offset, "a6")
+		p.Failed(at(offset), "a")
+		p.Failed(at(offset), "a") // The second report of a failure has no effect.
+		if sent := requestOf(t, &p, offset+wait-1, s); !sent.GetJobs()[0].GetKeep() ||
+			sent.GetJobs()[0].GetCurrentNodes() != 4 || sent.GetJobs()[1].GetKeep() ||
+			!proto.Equal(sent.GetGroups()[0], s.GetGroups()[0]) || sent.GetTotalNodes() != 8 {
+			t.Errorf("after %d failures the request is %v; want that a keeps its nodes", failures+1, sent)
+		}
+		if sent := requestOf(t, &p, offset+wait, s); sent.GetJobs()[0].GetKeep() || sent.GetJobs()[1].GetKeep() {
+			t.Errorf("%d s after %d failures the request is %v; want no job to keep its nodes", wait, failures+1, sent)
+		}
+	}
+}
+
+func testLostNodes(t *testing.T) {
+	t.Helper()
+	requests := 0
+	reconcile := func(p *client.Plan, seconds int, s *elastallocv1.Snapshot, want string, nodes ...int32) {
 		t.Helper()
-		sent, err := p.Snapshot(at(seconds), s)
+		before := requests
+		steps, _, err := p.Reconcile(at(seconds), s, func(*elastallocv1.Snapshot) (client.Decision, error) {
+			requests++
+			return decisionOf(nodes...), nil
+		})
+		if want == "" && (err != nil || requests == before) || want != "" &&
+			(err == nil || !strings.Contains(err.Error(), want) || requests > before || len(steps) > 0) {
+			t.Errorf("at %d s: steps %v, error %v, requests a decision: %t; want the error %q", seconds, steps, err, requests > before, want)
+		}
+	}
+	p := client.Plan{}
+	reconcile(&p, 0, poolOf(10, 6, 4, 0), "", 6, 4, 0)
+	reconcile(&p, 10, poolOf(7, 6, 4, 0), "", 6, 0, 0) // 30%: a job pauses.
+	reconcile(&p, 20, poolOf(6, 6, 0, 0), "", 6, 0, 0)
+	for seconds := 30; seconds < 930; seconds += 100 {
+		reconcile(&p, seconds, poolOf(4, 6, 0, 0), "has 4 nodes, but jobs occupied 6 at the last decision; it may lose at most 30%")
+	}
+	reconcile(&p, 930, poolOf(4, 6, 0, 0), "", 4, 0, 0) // After three cadences.
+	reconcile(&p, 940, poolOf(8, 4, 0, 0), "", 8, 0, 0) // Nodes return.
+	p.Observe(at(950), poolOf(8, 8, 0, 0))
+	reconcile(&p, 960, poolOf(2, 2, 0, 0), "has 2 nodes, but jobs occupied 8") // The job does not occupy removed nodes.
+	reconcile(&p, 970, poolOf(2), "")                                          // All jobs completed, so that no nodes are lost.
+	q := client.Plan{MaxShrink: 1, Cadence: time.Minute}
+	reconcile(&q, 0, poolOf(10, 6, 4), "", 6, 4)
+	reconcile(&q, 10, poolOf(1, 6, 4), "", 1, 0)
+	for seconds := 20; seconds < 1000; seconds += 100 {
+		reconcile(&q, seconds, poolOf(0, 6, 4), "has 0 nodes, but jobs occupy 10; total_nodes or node_types must be the usable nodes")
+	}
+	reconcile(&q, 1000, poolOf(0, 0, 0), "", 0, 0) // No job is running.
+	r := client.Plan{}
+	reconcile(&r, 0, poolOf(0, 0, 0), "", 0, 0)
+	stale := client.Plan{}
+	requestOf(t, &stale, 0, poolOf(8, 4, 4))
+	stale.Observe(at(10), poolOf(4, 4, 4))
+	stale.Decide(at(10), decisionOf(2, 2)) // on the pool before it lost nodes
+	checkSteps(t, &stale, 10)
+	stale.Observe(at(20), poolOf(8, 4, 4))
+	checkSteps(t, &stale, 20, "a2", "b2")
+}
+
+func testFailedCalls(t *testing.T) {
+	t.Helper()
+	p, fail := client.Plan{Cadence: time.Minute}, true
+	var calls []string
+	for second := range 300 {
+		if second == 210 {
+			fail = false
+		}
+		_, _, err := p.Reconcile(at(second), poolOf(8, 4), func(*elastallocv1.Snapshot) (client.Decision, error) {
+			calls = append(calls, fmt.Sprint(second, p.Reason))
+			if fail {
+				return nil, errNoResponse
+			}
+			return decisionOf(4), nil
+		})
+		if err != nil && !errors.Is(err, errNoResponse) {
+			t.Fatal(err)
+		}
+	}
+	want := []string{"0event", "10retry", "30retry", "70retry", "130retry", "190retry", "250retry"}
+	if !slices.Equal(calls, want) {
+		t.Errorf("calls at %v; want %v", calls, want)
+	}
+}
+
+func testOverdueSteps(t *testing.T) {
+	t.Helper()
+	p := client.Plan{Patience: patience}
+	var warned []string
+	for second := range 200 {
+		_, warnings, err := p.Reconcile(at(second), poolOf(8, 8, 0), func(*elastallocv1.Snapshot) (client.Decision, error) {
+			return decisionOf(0, 8), nil
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		return sent
-	}
-	next := func(p *client.Plan, seconds int, want ...string) {
-		t.Helper()
-		var got []string
-		for _, s := range p.Next(at(seconds)) {
-			got = append(got, fmt.Sprint(s.JobID, s.Nodes))
+		for _, warning := range warnings {
+			warned = append(warned, fmt.Sprint(second, warning.GetJobId()))
 		}
-		if !slices.Equal(got, want) {
-			t.Errorf("steps at %d s are %v; want %v", seconds, got, want)
+		if second == 100 {
+			p.Failed(at(second), "a")
 		}
 	}
-	t.Run("patience", func(t *testing.T) {
-		p := client.Plan{Patience: patience}
-		sends(&p, 0, snapshot(8, 4, 4, 0, 0))
-		p.Decide(at(0), decision(0, 0, 6, 2))
-		next(&p, 0, "a0", "b0")
-		p.Observe(at(50), snapshot(8, 0, 4, 0, 0))
-		next(&p, 50, "d2") // It does not take nodes that c waits for, because both fit.
-		p.Observe(at(100), snapshot(8, 0, 4, 0, 2))
-		if late := p.Overdue(at(100)); !slices.Equal(late, []string{"b"}) || !p.Due(at(100)) {
-			t.Errorf("%v are overdue; want b, and a decision due", late)
+	// a is paused again after its back-off.
+	if want := []string{"61a"}; !slices.Equal(warned, want) {
+		t.Errorf("warnings at %v; want %v", warned, want)
+	}
+}
+
+func testWarnings(t *testing.T) {
+	t.Helper()
+	p := client.Plan{}
+	response := decisionOf(4)
+	response.Report = &elastallocv1.SolveReport{Warnings: []*elastallocv1.Warning{{Message: "a warning"}}}
+	for n, want := range []int{1, 0} { // The second call requests no decision.
+		seconds := 10 * n
+		_, warnings, err := p.Reconcile(at(seconds), poolOf(8, 4),
+			func(*elastallocv1.Snapshot) (client.Decision, error) { return response, nil })
+		if err != nil || len(warnings) != want {
+			t.Errorf("at %d s warnings %v, %v; want %d", seconds, warnings, err, want)
 		}
-		p.Observe(at(155), snapshot(8, 0, 0, 0, 2))
-		next(&p, 155, "c6") // A step was applied in time.
-		p.Failed(at(156), "c")
-		p.Decide(at(160), decision(8, 0, 0, 2))
-		next(&p, 160)
-		p.Observe(at(221), snapshot(16, 0, 0, 0, 2))
-		next(&p, 221) // The nodes are added after the patience has expired.
-	})
-	t.Run("cool-down", func(t *testing.T) {
-		p := client.Plan{CoolDown: time.Minute}
-		sends(&p, 0, snapshot(8, 4, 2))
-		p.Decide(at(0), decision(6, 2))
-		next(&p, 0, "a6")
-		for seconds, kept := range map[int]bool{10: true, 20: true, 79: true, 80: false} {
-			q := p
-			current := snapshot(8, 4, 2)
-			if seconds >= 20 {
-				q.Observe(at(20), snapshot(8, 6, 2)) // The step is applied at 20 s.
-				current = snapshot(8, 6, 2)
-			}
-			sent := sends(&q, seconds, current).GetJobs()
-			if sent[0].GetCurrentNodes() != 6 || sent[0].GetKeep() != kept || sent[1].GetKeep() {
-				t.Errorf("after %d s the request is %v; want the first job kept: %t", seconds, sent, kept)
-			}
+	}
+	idle := &elastallocv1.FillIdleResponse{} // It has no report.
+	_, warnings, err := p.Reconcile(at(500), poolOf(8, 4), func(*elastallocv1.Snapshot) (client.Decision, error) { return idle, nil })
+	if err != nil || len(warnings) > 0 {
+		t.Errorf("warnings %v, %v; want none", warnings, err)
+	}
+}
+
+func testRestarts(t *testing.T) {
+	t.Helper()
+	p := client.Plan{}
+	s := poolOf(8, 0, 0, 2, 1)
+	s.Jobs[0].TrainingTime = durationpb.New(time.Hour)
+	s.Jobs[2].RecentRestarts = []*durationpb.Duration{durationpb.New(time.Minute)}
+	p.Observe(at(0), s)
+	s.Jobs[0].CurrentNodes, s.Jobs[1].CurrentNodes, s.Jobs[2].CurrentNodes, s.Jobs[3].CurrentNodeType = 2, 2, 4, "a"
+	p.Observe(at(0), s)
+	q := p
+	q.Observe(at(5), s) // A copy is independent.
+	var got []string
+	for _, job := range requestOf(t, &p, 10, s).GetJobs() {
+		for _, since := range job.GetRecentRestarts() {
+			got = append(got, fmt.Sprint(job.GetId(), since.AsDuration()))
 		}
-		if sent := sends(&p, 30, snapshot(6, 6, 2)).GetJobs(); sent[0].GetKeep() {
-			t.Errorf("keeps %v although jobs occupy more nodes than the pool has", sent[0])
-		}
-	})
-	t.Run("back-off", func(t *testing.T) {
-		p := client.Plan{Backoff: 10 * time.Second}
-		s := snapshot(8, 4, 2)
-		s.Groups = []*elastallocv1.Group{
-			{Id: "all", Limit: proto.Int32(6)}, {Id: "team", ParentId: "all", Quota: 3}, {Id: "other", ParentId: "all", Quota: 1},
-		}
-		s.Jobs[0].GroupId, s.Jobs[1].GroupId = "team", "other"
-		for failures, wait := range []int{10, 20, 40} {
-			offset := 100 * failures
-			sends(&p, offset, s)
-			p.Decide(at(offset), decision(6, 2))
-			next(&p, offset, "a6")
-			p.Failed(at(offset), "a")
-			p.Failed(at(offset), "a") // The second report of a failure has no effect.
-			if sent := sends(&p, offset+wait-1, s); !sent.GetJobs()[0].GetKeep() ||
-				sent.GetJobs()[0].GetCurrentNodes() != 4 || sent.GetJobs()[1].GetKeep() ||
-				!proto.Equal(sent.GetGroups()[0], s.GetGroups()[0]) || sent.GetTotalNodes() != 8 {
-				t.Errorf("after %d failures the request is %v; want that a keeps its nodes", failures+1, sent)
-			}
-			if sent := sends(&p, offset+wait, s); sent.GetJobs()[0].GetKeep() || sent.GetJobs()[1].GetKeep() {
-				t.Errorf("%d s after %d failures the request is %v; want no job to keep its nodes", wait, failures+1, sent)
-			}
-		}
-	})
-	t.Run("lost nodes", func(t *testing.T) {
-		requests := 0
-		reconcile := func(p *client.Plan, seconds int, s *elastallocv1.Snapshot, want string, nodes ...int32) {
-			t.Helper()
-			before := requests
-			steps, _, err := p.Reconcile(at(seconds), s, func(*elastallocv1.Snapshot) (client.Decision, error) {
-				requests++
-				return decision(nodes...), nil
-			})
-			if want == "" && (err != nil || requests == before) || want != "" &&
-				(err == nil || !strings.Contains(err.Error(), want) || requests > before || len(steps) > 0) {
-				t.Errorf("at %d s: steps %v, error %v, requests a decision: %t; want the error %q", seconds, steps, err, requests > before, want)
-			}
-		}
-		p := client.Plan{}
-		reconcile(&p, 0, snapshot(10, 6, 4, 0), "", 6, 4, 0)
-		reconcile(&p, 10, snapshot(7, 6, 4, 0), "", 6, 0, 0) // 30%: a job pauses.
-		reconcile(&p, 20, snapshot(6, 6, 0, 0), "", 6, 0, 0)
-		for seconds := 30; seconds < 930; seconds += 100 {
-			reconcile(&p, seconds, snapshot(4, 6, 0, 0), "has 4 nodes, but jobs occupied 6 at the last decision; it may lose at most 30%")
-		}
-		reconcile(&p, 930, snapshot(4, 6, 0, 0), "", 4, 0, 0) // After three cadences.
-		reconcile(&p, 940, snapshot(8, 4, 0, 0), "", 8, 0, 0) // Nodes return.
-		p.Observe(at(950), snapshot(8, 8, 0, 0))
-		reconcile(&p, 960, snapshot(2, 2, 0, 0), "has 2 nodes, but jobs occupied 8") // The job does not occupy removed nodes.
-		reconcile(&p, 970, snapshot(2), "")                                          // All jobs completed, so that no nodes are lost.
-		q := client.Plan{MaxShrink: 1, Cadence: time.Minute}
-		reconcile(&q, 0, snapshot(10, 6, 4), "", 6, 4)
-		reconcile(&q, 10, snapshot(1, 6, 4), "", 1, 0)
-		for seconds := 20; seconds < 1000; seconds += 100 {
-			reconcile(&q, seconds, snapshot(0, 6, 4), "has 0 nodes, but jobs occupy 10; total_nodes or node_types must be the usable nodes")
-		}
-		reconcile(&q, 1000, snapshot(0, 0, 0), "", 0, 0) // No job is running.
-		r := client.Plan{}
-		reconcile(&r, 0, snapshot(0, 0, 0), "", 0, 0)
-		stale := client.Plan{}
-		sends(&stale, 0, snapshot(8, 4, 4))
-		stale.Observe(at(10), snapshot(4, 4, 4))
-		stale.Decide(at(10), decision(2, 2)) // on the pool before it lost nodes
-		next(&stale, 10)
-		stale.Observe(at(20), snapshot(8, 4, 4))
-		next(&stale, 20, "a2", "b2")
-	})
-	t.Run("failed calls", func(t *testing.T) {
-		p, fail := client.Plan{Cadence: time.Minute}, true
-		var calls []string
-		for second := range 300 {
-			if second == 210 {
-				fail = false
-			}
-			_, _, err := p.Reconcile(at(second), snapshot(8, 4), func(*elastallocv1.Snapshot) (client.Decision, error) {
-				calls = append(calls, fmt.Sprint(second, p.Reason))
-				if fail {
-					return nil, errNoResponse
-				}
-				return decision(4), nil
-			})
-			if err != nil && !errors.Is(err, errNoResponse) {
-				t.Fatal(err)
-			}
-		}
-		want := []string{"0event", "10retry", "30retry", "70retry", "130retry", "190retry", "250retry"}
-		if !slices.Equal(calls, want) {
-			t.Errorf("calls at %v; want %v", calls, want)
-		}
-	})
-	t.Run("overdue steps", func(t *testing.T) {
-		p := client.Plan{Patience: patience}
-		var warned []string
-		for second := range 200 {
-			_, warnings, err := p.Reconcile(at(second), snapshot(8, 8, 0), func(*elastallocv1.Snapshot) (client.Decision, error) {
-				return decision(0, 8), nil
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, warning := range warnings {
-				warned = append(warned, fmt.Sprint(second, warning.GetJobId()))
-			}
-			if second == 100 {
-				p.Failed(at(second), "a")
-			}
-		}
-		// a is paused again after its back-off.
-		if want := []string{"61a"}; !slices.Equal(warned, want) {
-			t.Errorf("warnings at %v; want %v", warned, want)
-		}
-	})
-	t.Run("warnings", func(t *testing.T) {
-		p := client.Plan{}
-		response := decision(4)
-		response.Report = &elastallocv1.SolveReport{Warnings: []*elastallocv1.Warning{{Message: "a warning"}}}
-		for n, want := range []int{1, 0} { // The second call requests no decision.
-			seconds := 10 * n
-			_, warnings, err := p.Reconcile(at(seconds), snapshot(8, 4),
-				func(*elastallocv1.Snapshot) (client.Decision, error) { return response, nil })
-			if err != nil || len(warnings) != want {
-				t.Errorf("at %d s warnings %v, %v; want %d", seconds, warnings, err, want)
-			}
-		}
-		idle := &elastallocv1.FillIdleResponse{} // It has no report.
-		_, warnings, err := p.Reconcile(at(500), snapshot(8, 4), func(*elastallocv1.Snapshot) (client.Decision, error) { return idle, nil })
-		if err != nil || len(warnings) > 0 {
-			t.Errorf("warnings %v, %v; want none", warnings, err)
-		}
-	})
-	t.Run("restarts", func(t *testing.T) {
-		p := client.Plan{}
-		s := snapshot(8, 0, 0, 2, 1)
-		s.Jobs[0].TrainingTime = durationpb.New(time.Hour)
-		s.Jobs[2].RecentRestarts = []*durationpb.Duration{durationpb.New(time.Minute)}
-		p.Observe(at(0), s)
-		s.Jobs[0].CurrentNodes, s.Jobs[1].CurrentNodes, s.Jobs[2].CurrentNodes, s.Jobs[3].CurrentNodeType = 2, 2, 4, "a"
-		p.Observe(at(0), s)
-		q := p
-		q.Observe(at(5), s) // A copy is independent.
-		var got []string
-		for _, job := range sends(&p, 10, s).GetJobs() {
-			for _, since := range job.GetRecentRestarts() {
-				got = append(got, fmt.Sprint(job.GetId(), since.AsDuration()))
-			}
-		}
-		// The first job resumes, the second starts for the first time, the third has restarts in the snapshot, and the
-		// fourth moves to another node type.
-		if want := []string{"a10s", "c1m0s", "d10s"}; !slices.Equal(got, want) {
-			t.Errorf("the request has the restarts %v; want %v", got, want)
-		}
-	})
+	}
+	// The first job resumes, the second starts for the first time, the third has restarts in the snapshot, and the
+	// fourth moves to another node type.
+	if want := []string{"a10s", "c1m0s", "d10s"}; !slices.Equal(got, want) {
+		t.Errorf("the request has the restarts %v; want %v", got, want)
+	}
 }

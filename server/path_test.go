@@ -130,17 +130,7 @@ func TestPath(t *testing.T) {
 	}
 	const limit = 1 << 20
 	running := make(chan struct{}, 1)
-	for name, test := range map[string]struct {
-		method  echo
-		change  func(*Config)
-		prepare func(*testing.T, *harness)
-		call    func(context.Context, *testing.T, *harness, ...grpc.CallOption) error
-		code    codes.Code
-		message string
-		level   string
-		logged  string // the logged error; "" means the message
-		retry   string // the retry pushback
-	}{
+	for name, test := range map[string]pathTest{
 		"success": {code: codes.OK, level: "INFO"},
 		"malformed": {
 			call: send([]byte{0xff, 0xff, 0xff}), code: codes.InvalidArgument, message: "parse StringValue: proto:", level: "INFO",
@@ -206,64 +196,94 @@ func TestPath(t *testing.T) {
 			if test.call == nil {
 				test.call = send(encoded)
 			}
-			const id = "request-7"
-			ctx := metadata.AppendToOutgoingContext(t.Context(), "x-request-id", id)
-			var header, trailer metadata.MD
-			err := test.call(ctx, t, h, grpc.Header(&header), grpc.Trailer(&trailer))
-
-			// The caller.
-			if s := status.Convert(err); s.Code() != test.code || !strings.Contains(s.Message(), test.message) {
-				t.Errorf("the caller sees %v; want %v: %s", err, test.code, test.message)
-			}
-			if name != "received too slowly" {
-				if got := trailer.Get("x-request-id"); !slices.Equal(got, []string{id}) {
-					t.Errorf("the request id returns as %v", got)
-				}
-				if len(header) > 0 != (test.code == codes.OK) {
-					t.Errorf("the header is %v", header)
-				}
-			}
-			checkPushback(t, trailer, test.retry)
-
-			// The metrics, which the first interceptor counts.
-			h.await(t, `grpc_server_handled_total{grpc_code="`+test.code.String()+
-				`",grpc_method="Echo",grpc_service="test.Service",grpc_type="unary"}`, "1")
-
-			// The log.
 			if test.logged == "" {
 				test.logged = test.message
 			}
-			line := h.logs.Line(`"msg":"call"`, `"method":"Echo"`, `"code":"`+test.code.String()+`"`, `"request_id":"`+id+`"`)
-			if !strings.Contains(line, `"level":"`+test.level+`"`) || !strings.Contains(line, test.logged) {
-				t.Errorf("the log does not contain %s, %q:\n%s", test.level, test.logged, h.logs)
-			}
+			test.checkCaller(t, h, name != "received too slowly")
+			h.await(t, `grpc_server_handled_total{grpc_code="`+test.code.String()+
+				`",grpc_method="Echo",grpc_service="test.Service",grpc_type="unary"}`, "1") // The first interceptor counts.
+			line := test.checkLog(t, h)
 			if name == "success" && !strings.Contains(line, fmt.Sprintf(`"request_bytes":%d`, len(encoded))) {
 				t.Errorf("the log has no size of the request: %s", line)
 			}
 			if name == "bad fields" && strings.Contains(h.logs.String(), "secret") {
 				t.Errorf("the log quotes the request:\n%s", h.logs)
 			}
-
-			// The status page.
-			_, page := h.get(t, "/")
-			if test.code == codes.OK {
-				checkPage(t, page, "Last failed calls", "None since the start.", "Last responses", ">Echo</td>")
-			} else {
-				checkPage(t, page, "Last failed calls", ">Echo</td>", ">"+test.code.String()+"<", id, "Last responses", "None since the start.")
-			}
-			if strings.Contains(page, "secret") {
-				t.Error("the status page shows a cause or a value")
-			}
-
-			// The trace.
-			call, stages := spans.next()
-			if call.Name() != "test.Service/Echo" || !hasAttribute(call, tracing.RequestID.String(id)) {
-				t.Errorf("the span is %q with %v", call.Name(), call.Attributes())
-			}
-			if got := names(stages); test.code == codes.OK && fmt.Sprint(got) != "[receive request await slot]" {
-				t.Errorf("stages are %q", got)
-			}
+			test.checkStatusPage(t, h)
+			test.checkTrace(t, spans)
 		})
+	}
+}
+
+// pathTest is a call of an unknown method, and how its end is reported.
+type pathTest struct {
+	method  echo
+	change  func(*Config)
+	prepare func(*testing.T, *harness)
+	call    func(context.Context, *testing.T, *harness, ...grpc.CallOption) error
+	code    codes.Code
+	message string
+	level   string
+	logged  string // the logged error; "" means the message
+	retry   string // the retry pushback
+}
+
+// pathID is the id of the call, which the caller chose.
+const pathID = "request-7"
+
+// checkCaller makes the call and checks what the caller receives; with metadata if it is not canceled.
+func (test *pathTest) checkCaller(t *testing.T, h *harness, withMetadata bool) {
+	t.Helper()
+	ctx := metadata.AppendToOutgoingContext(t.Context(), "x-request-id", pathID)
+	var header, trailer metadata.MD
+	err := test.call(ctx, t, h, grpc.Header(&header), grpc.Trailer(&trailer))
+	if s := status.Convert(err); s.Code() != test.code || !strings.Contains(s.Message(), test.message) {
+		t.Errorf("the caller sees %v; want %v: %s", err, test.code, test.message)
+	}
+	if withMetadata {
+		if got := trailer.Get("x-request-id"); !slices.Equal(got, []string{pathID}) {
+			t.Errorf("the request id returns as %v", got)
+		}
+		if len(header) > 0 != (test.code == codes.OK) {
+			t.Errorf("the header is %v", header)
+		}
+	}
+	checkPushback(t, trailer, test.retry)
+}
+
+// checkLog checks the line of the call in the log, and returns it.
+func (test *pathTest) checkLog(t *testing.T, h *harness) string {
+	t.Helper()
+	line := h.logs.Line(`"msg":"call"`, `"method":"Echo"`, `"code":"`+test.code.String()+`"`, `"request_id":"`+pathID+`"`)
+	if !strings.Contains(line, `"level":"`+test.level+`"`) || !strings.Contains(line, test.logged) {
+		t.Errorf("the log does not contain %s, %q:\n%s", test.level, test.logged, h.logs)
+	}
+	return line
+}
+
+// checkStatusPage checks that the status page shows the call, and no cause or value.
+func (test *pathTest) checkStatusPage(t *testing.T, h *harness) {
+	t.Helper()
+	_, page := h.get(t, "/")
+	if test.code == codes.OK {
+		checkPage(t, page, "Last failed calls", "None since the start.", "Last responses", ">Echo</td>")
+	} else {
+		checkPage(t, page, "Last failed calls", ">Echo</td>", ">"+test.code.String()+"<", pathID, "Last responses", "None since the start.")
+	}
+	if strings.Contains(page, "secret") {
+		t.Error("the status page shows a cause or a value")
+	}
+}
+
+// checkTrace checks the span of the call and the spans of its stages.
+func (test *pathTest) checkTrace(t *testing.T, spans *collected) {
+	t.Helper()
+	call, stages := spans.next()
+	if call.Name() != "test.Service/Echo" || !hasAttribute(call, tracing.RequestID.String(pathID)) {
+		t.Errorf("the span is %q with %v", call.Name(), call.Attributes())
+	}
+	if got := names(stages); test.code == codes.OK && fmt.Sprint(got) != "[receive request await slot]" {
+		t.Errorf("stages are %q", got)
 	}
 }
 

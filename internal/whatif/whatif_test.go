@@ -60,62 +60,19 @@ func TestWhatIfIsAllocate(t *testing.T) {
 		if o.Objective == solver.ObjectiveTotalTime && rapid.Bool().Draw(t, "groups") {
 			s = solvertest.GroupedSnapshots(solvertest.Limits{Jobs: 6, Steps: 2, Sizes: 3, Nodes: 20}).Draw(t, "grouped snapshot")
 		}
+		var cases []variedSnapshot
 		var scenarios []solver.Scenario
-		var varied []*solver.Snapshot // nil for a scenario that is wrong
-		var options []solver.Options
 		for n := range rapid.IntRange(0, 4).Draw(t, "scenarios") {
-			scenario, changed := solver.Scenario{Name: fmt.Sprint("scenario ", n)}, *s
-			changed.Jobs, options = slices.Clone(s.Jobs), append(options, o)
-			if rapid.Bool().Draw(t, "other pool") {
-				changed.TotalNodes = rapid.IntRange(0, 40).Draw(t, "nodes")
-				scenario.TotalNodes = new(changed.TotalNodes)
-			}
-			if len(s.Jobs) > 0 && rapid.Bool().Draw(t, "removes") {
-				i := rapid.IntRange(0, len(s.Jobs)-1).Draw(t, "removed")
-				scenario.RemoveJobIDs = []string{s.Jobs[i].ID}
-				changed.Jobs = slices.Delete(changed.Jobs, i, i+1)
-			}
-			if rapid.Bool().Draw(t, "joins") {
-				job := solver.NewJob("joins", time.Hour)
-				if len(s.Jobs) > 0 {
-					job.GroupID = s.Jobs[0].GroupID
-				} else if len(s.Groups) > 0 {
-					t.Skip("without jobs it is unknown which groups are leaves")
-				}
-				scenario.PutJobs = append(scenario.PutJobs, job)
-				changed.Jobs = append(changed.Jobs, job)
-			}
-			if len(changed.Jobs) > 1 && rapid.Bool().Draw(t, "replaces") {
-				job := &changed.Jobs[0]
-				job.Weight = new(rapid.Float64Range(0, 10).Draw(t, "weight"))
-				scenario.PutJobs = append(scenario.PutJobs, *job)
-			}
-			if rapid.Bool().Draw(t, "other options") {
-				options[n].Admission = solver.AdmissionPreemptive
-				scenario.Options = new(options[n])
-			}
-			scenarios, varied = append(scenarios, scenario), append(varied, &changed)
-			if rapid.Float64Range(0, 1).Draw(t, "lot") < 0.2 {
-				scenarios[n].RemoveJobIDs, varied[n] = append(scenarios[n].RemoveJobIDs, "ghost"), nil
-			}
+			cases = append(cases, vary(t, s, o, fmt.Sprint("scenario ", n)))
+			scenarios = append(scenarios, cases[n].scenario)
 		}
 		got, err := a.WhatIf(context.Background(), s, o, scenarios)
 		if err != nil {
 			t.Fatal(err)
 		}
-		alone := func(name string, s *solver.Snapshot, o solver.Options, got solver.Decision) solver.Decision {
-			want, err := a.Allocate(context.Background(), s, o)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(want, got, solvertest.IgnoreDurations()); diff != "" {
-				t.Fatalf("%s (-alone +got):\n%s", name, diff)
-			}
-			return want
-		}
-		base := alone("base", s, o, got.Base)
+		base := allocateEqual(t, a, "base", s, o, got.Base)
 		for n, result := range got.Results {
-			if varied[n] == nil {
+			if cases[n].snapshot == nil {
 				var invalid *solver.InvalidError
 				if !errors.As(result.Err, &invalid) || result.Decision.Allocations != nil {
 					t.Fatalf("scenario %q: %+v; want an error", result.Name, result)
@@ -125,12 +82,72 @@ func TestWhatIfIsAllocate(t *testing.T) {
 			if result.Err != nil || result.Name != scenarios[n].Name {
 				t.Fatalf("scenario %q: %v", result.Name, result.Err)
 			}
-			decision := alone(result.Name, varied[n], options[n], result.Decision)
+			decision := allocateEqual(t, a, result.Name, cases[n].snapshot, cases[n].options, result.Decision)
 			if want := differing(base, decision); !slices.Equal(want, slices.Sorted(slices.Values(result.ChangedJobIDs))) {
 				t.Fatalf("changed jobs %q; want %q", result.ChangedJobIDs, want)
 			}
 		}
 	})
+}
+
+// variedSnapshot is a scenario, and the snapshot and options that it describes.
+type variedSnapshot struct {
+	scenario solver.Scenario
+	snapshot *solver.Snapshot // nil for a scenario that is wrong
+	options  solver.Options
+}
+
+// vary returns a random scenario of a snapshot.
+func vary(t *rapid.T, s *solver.Snapshot, o solver.Options, name string) variedSnapshot {
+	scenario, changed := solver.Scenario{Name: name}, *s
+	changed.Jobs = slices.Clone(s.Jobs)
+	if rapid.Bool().Draw(t, "other pool") {
+		changed.TotalNodes = rapid.IntRange(0, 40).Draw(t, "nodes")
+		scenario.TotalNodes = new(changed.TotalNodes)
+	}
+	if len(s.Jobs) > 0 && rapid.Bool().Draw(t, "removes") {
+		i := rapid.IntRange(0, len(s.Jobs)-1).Draw(t, "removed")
+		scenario.RemoveJobIDs = []string{s.Jobs[i].ID}
+		changed.Jobs = slices.Delete(changed.Jobs, i, i+1)
+	}
+	if rapid.Bool().Draw(t, "joins") {
+		job := solver.NewJob("joins", time.Hour)
+		if len(s.Jobs) > 0 {
+			job.GroupID = s.Jobs[0].GroupID
+		} else if len(s.Groups) > 0 {
+			t.Skip("without jobs it is unknown which groups are leaves")
+		}
+		scenario.PutJobs = append(scenario.PutJobs, job)
+		changed.Jobs = append(changed.Jobs, job)
+	}
+	if len(changed.Jobs) > 1 && rapid.Bool().Draw(t, "replaces") {
+		job := &changed.Jobs[0]
+		job.Weight = new(rapid.Float64Range(0, 10).Draw(t, "weight"))
+		scenario.PutJobs = append(scenario.PutJobs, *job)
+	}
+	if rapid.Bool().Draw(t, "other options") {
+		o.Admission = solver.AdmissionPreemptive
+		scenario.Options = new(o)
+	}
+	if rapid.Float64Range(0, 1).Draw(t, "lot") < 0.2 {
+		scenario.RemoveJobIDs = append(scenario.RemoveJobIDs, "ghost")
+		return variedSnapshot{scenario: scenario}
+	}
+	return variedSnapshot{scenario, &changed, o}
+}
+
+// allocateEqual checks that a decision is that of Allocate, and returns it.
+func allocateEqual(
+	t *rapid.T, a auditedAllocator, name string, s *solver.Snapshot, o solver.Options, got solver.Decision,
+) solver.Decision {
+	want, err := a.Allocate(context.Background(), s, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got, solvertest.IgnoreDurations()); diff != "" {
+		t.Fatalf("%s (-alone +got):\n%s", name, diff)
+	}
+	return want
 }
 
 // TestWhatIfOfManyJobs checks the same for many jobs, and that a scenario may override the options.

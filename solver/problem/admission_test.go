@@ -96,57 +96,73 @@ func TestAdmission(t *testing.T) {
 	}
 }
 
+// TestAdmissionProperties checks which jobs are admitted, and that their smallest sizes are a legal plan.
 func TestAdmissionProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := solvertest.Snapshots().Draw(t, "snapshot")
 		for _, admission := range solver.Admissions() {
-			p := problem.NewProblem(s, admission)
-			plan := problem.NewPlan(len(p.Jobs), p.Steps)
-			admitted := make([]bool, len(s.Jobs))
-			for n := range p.Jobs {
-				job := &p.Jobs[n]
-				admitted[job.Index] = true
-				for step := range plan[n] {
-					plan[n][step] = job.Options[0]
+			admitted := checkSmallestPlan(t, s, admission)
+			rule := admissionRule{snapshot: s, room: s.TotalNodes}
+			switch admission {
+			case solver.AdmissionFIFO:
+				rule.check(t, admitted, false)
+				rule.check(t, admitted, true)
+			case solver.AdmissionOptimized:
+				rule.check(t, admitted, false)
+			case solver.AdmissionPreemptive, solver.AdmissionStartFirst:
+				if slices.Contains(admitted, false) {
+					t.Fatalf("%s admission leaves a job out: %v", admission, admitted)
 				}
-				if !slices.IsSortedFunc(job.Options, solver.Option.Compare) || len(job.Options) != len(slices.Compact(slices.Clone(job.Options))) {
-					t.Fatalf("%s: sizes %v are not ascending and unique", admission, job.Options)
-				}
-			}
-			if err := p.Check(plan); err != nil {
-				t.Fatalf("%s: not even the smallest sizes are a legal plan: %v", admission, err)
-			}
-			// A running job is admitted if it fits in addition to the jobs before it. Queued jobs are admitted up
-			// to the first one that does not fit. Jobs that never fit are skipped.
-			leftOut, room := false, s.TotalNodes
-			expect := func(queued, passing bool) {
-				for i := range s.Jobs {
-					smallest := s.Jobs[i].LegalSizes()[0]
-					if s.Jobs[i].Queued() != queued || smallest > s.TotalNodes {
-						continue
-					}
-					fits := smallest <= room && (passing || !leftOut)
-					if fits {
-						room -= smallest
-					}
-					leftOut = leftOut || !fits
-					if admitted[i] != fits {
-						t.Fatalf("%s: job %d is admitted: %v; want %v", admission, i, admitted, fits)
-					}
-				}
-			}
-			if admission == solver.AdmissionFIFO || admission == solver.AdmissionOptimized {
-				expect(false, true)
-			}
-			if admission == solver.AdmissionFIFO {
-				expect(true, false)
-			}
-			everyJob := admission == solver.AdmissionPreemptive || admission == solver.AdmissionStartFirst
-			if everyJob && slices.Contains(admitted, false) {
-				t.Fatalf("%s admission leaves a job out: %v", admission, admitted)
 			}
 		}
 	})
+}
+
+// checkSmallestPlan checks the sizes of the admitted jobs, and returns which jobs are admitted.
+func checkSmallestPlan(t *rapid.T, s *solver.Snapshot, admission solver.Admission) (admitted []bool) {
+	p := problem.NewProblem(s, admission)
+	plan := problem.NewPlan(len(p.Jobs), p.Steps)
+	admitted = make([]bool, len(s.Jobs))
+	for n := range p.Jobs {
+		job := &p.Jobs[n]
+		admitted[job.Index] = true
+		for step := range plan[n] {
+			plan[n][step] = job.Options[0]
+		}
+		if !slices.IsSortedFunc(job.Options, solver.Option.Compare) || len(job.Options) != len(slices.Compact(slices.Clone(job.Options))) {
+			t.Fatalf("%s: sizes %v are not ascending and unique", admission, job.Options)
+		}
+	}
+	if err := p.Check(plan); err != nil {
+		t.Fatalf("%s: not even the smallest sizes are a legal plan: %v", admission, err)
+	}
+	return admitted
+}
+
+// admissionRule is the rule of admission in the order of a snapshot. A running job is admitted if it fits in addition to
+// the jobs before it. Queued jobs are admitted up to the first job that does not fit. Jobs that never fit are skipped.
+type admissionRule struct {
+	snapshot *solver.Snapshot
+	room     int
+	leftOut  bool // whether a job did not fit
+}
+
+// check checks which of the queued or of the running jobs are admitted.
+func (r *admissionRule) check(t *rapid.T, admitted []bool, queued bool) {
+	for i := range r.snapshot.Jobs {
+		smallest := r.snapshot.Jobs[i].LegalSizes()[0]
+		if r.snapshot.Jobs[i].Queued() != queued || smallest > r.snapshot.TotalNodes {
+			continue
+		}
+		fits := smallest <= r.room && (!queued || !r.leftOut)
+		if fits {
+			r.room -= smallest
+		}
+		r.leftOut = r.leftOut || !fits
+		if admitted[i] != fits {
+			t.Fatalf("job %d, queued: %t, is admitted: %v; want %v", i, queued, admitted, fits)
+		}
+	}
 }
 
 // TestStartFirst checks which jobs must have nodes with START_FIRST.
@@ -268,50 +284,56 @@ func TestStartFirstProperties(t *testing.T) {
 				s.Jobs[i].RemainingETA, s.Jobs[i].ETANodes, s.Jobs[i].Weight = time.Hour, 0, nil
 			}
 		}
-		smallest := func(i int) int { return s.Jobs[i].LegalSizes()[0] }
-		left := func(i int) float64 {
-			job := &s.Jobs[i]
-			work := max(job.Demand(), job.WorkDone.Seconds()/4)
-			if job.Queued() {
-				work += job.RestartTime.Seconds() * job.Speed(smallest(i))
-			}
-			return work / job.WeightOrDefault()
-		}
-		want := make([]bool, len(s.Jobs))
-		room := s.TotalNodes
-		if exhausted, nodes := exhaustedJobs(s); nodes <= room {
-			want, room = exhausted, room-nodes
-		}
-		for i := range s.Jobs {
-			if job := &s.Jobs[i]; !want[i] && !job.Queued() && job.TrainingTime == 0 && smallest(i) <= room {
-				want[i], room = true, room-smallest(i)
-			}
-		}
-		for i := range s.Jobs {
-			if !s.Jobs[i].NeverStarted() || smallest(i) > s.TotalNodes {
-				continue
-			}
-			if smallest(i) > room {
-				break
-			}
-			running := 0
-			for k := range s.Jobs {
-				if !s.Jobs[k].Queued() && !want[k] && smallest(k) <= s.TotalNodes && left(k) <= left(i) {
-					running += smallest(k)
-				}
-			}
-			if smallest(i)+running <= room {
-				want[i], room = true, room-smallest(i)
-			}
-		}
 		got := make([]bool, len(s.Jobs))
 		for _, job := range problem.NewProblem(s, solver.AdmissionStartFirst).Jobs {
 			got[job.Index] = !job.Options[0].IsZero()
 		}
-		if !slices.Equal(got, want) {
+		if want := mustHaveNodes(s); !slices.Equal(got, want) {
 			t.Fatalf("jobs that must have nodes: %v; want %v", got, want)
 		}
 	})
+}
+
+// mustHaveNodes returns the jobs that must have nodes with START_FIRST: those with a used restart budget, those that
+// load, and new jobs up to the first that does not fit, unless running jobs with less work left need the nodes.
+func mustHaveNodes(s *solver.Snapshot) []bool {
+	must, room := make([]bool, len(s.Jobs)), s.TotalNodes
+	if exhausted, nodes := exhaustedJobs(s); nodes <= room {
+		must, room = exhausted, room-nodes
+	}
+	smallest := func(i int) int { return s.Jobs[i].LegalSizes()[0] }
+	for i := range s.Jobs {
+		if job := &s.Jobs[i]; !must[i] && !job.Queued() && job.TrainingTime == 0 && smallest(i) <= room {
+			must[i], room = true, room-smallest(i)
+		}
+	}
+	for i := range s.Jobs {
+		if !s.Jobs[i].NeverStarted() || smallest(i) > s.TotalNodes {
+			continue
+		}
+		if smallest(i) > room {
+			break
+		}
+		running := 0
+		for k := range s.Jobs {
+			if !s.Jobs[k].Queued() && !must[k] && smallest(k) <= s.TotalNodes && workLeft(&s.Jobs[k]) <= workLeft(&s.Jobs[i]) {
+				running += smallest(k)
+			}
+		}
+		if smallest(i)+running <= room {
+			must[i], room = true, room-smallest(i)
+		}
+	}
+	return must
+}
+
+// workLeft returns the work that a job has left, with the restart of a queued one, per unit of its weight.
+func workLeft(job *solver.Job) float64 {
+	work := max(job.Demand(), job.WorkDone.Seconds()/4)
+	if job.Queued() {
+		work += job.RestartTime.Seconds() * job.Speed(job.LegalSizes()[0])
+	}
+	return work / job.WeightOrDefault()
 }
 
 // exhaustedJobs returns the jobs of a pool of identical nodes that have used their restart budgets and fit the

@@ -252,80 +252,89 @@ func TestReport(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		page := files["report.html"]
 		drawn := 1
 		for _, section := range report.Sections {
 			drawn += len(section.Figures)
 		}
-		decoder := xml.NewDecoder(bytes.NewReader(page))
-		pictures := 0
-		ids, targets := make(map[string]int), make(map[string]bool)
-		for {
-			token, err := decoder.Token()
-			if errors.Is(err, io.EOF) {
-				break
-			}
-			if err != nil {
-				t.Fatalf("not well-formed: %v", err)
-			}
-			element, ok := token.(xml.StartElement)
-			if !ok {
-				continue
-			}
-			if element.Name.Local == "svg" {
-				pictures++
-			}
-			for _, attribute := range element.Attr {
-				switch target, internal := strings.CutPrefix(attribute.Value, "#"); {
-				case element.Name.Local == "h2" && attribute.Name.Local == "id":
-					ids[attribute.Value]++
-				case attribute.Name.Local == "href" && internal:
-					targets[target] = true
-				}
+		page := files["report.html"]
+		checkContents(t, page, results, drawn)
+		checkText(t, string(page), withTrace)
+	}
+}
+
+// checkContents checks that a page is well-formed, and has all figures and an entry in its table of contents for each
+// experiment.
+func checkContents(t *testing.T, page []byte, results *Results, figures int) {
+	t.Helper()
+	decoder := xml.NewDecoder(bytes.NewReader(page))
+	pictures := 0
+	ids, targets := make(map[string]int), make(map[string]bool)
+	for {
+		token, err := decoder.Token()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatalf("not well-formed: %v", err)
+		}
+		element, _ := token.(xml.StartElement)
+		if element.Name.Local == "svg" {
+			pictures++
+		}
+		for _, attribute := range element.Attr {
+			switch target, internal := strings.CutPrefix(attribute.Value, "#"); {
+			case element.Name.Local == "h2" && attribute.Name.Local == "id":
+				ids[attribute.Value]++
+			case attribute.Name.Local == "href" && internal:
+				targets[target] = true
 			}
 		}
-		if pictures != drawn || drawn < 13 {
-			t.Errorf("%d of %d figures are in the page", pictures, drawn)
+	}
+	if pictures != figures || figures < 13 {
+		t.Errorf("%d of %d figures are in the page", pictures, figures)
+	}
+	for i := range results.Experiments {
+		if name := results.Experiments[i].Name; ids[name] != 1 || !targets[name] {
+			t.Errorf("%d sections %s, in the table of contents: %v", ids[name], name, targets[name])
 		}
-		for _, bad := range []string{
-			"http:", "https:", "<script", "<link", "src=", "@import", "url(", "NaN", "Inf", " 0.0\u00a0%", ">0.0\u00a0%",
-		} {
-			if bytes.Contains(page, []byte(bad)) {
-				t.Errorf("the page contains %q", bad)
-			}
+	}
+	for target := range targets {
+		if ids[target] != 1 {
+			t.Errorf("the table of contents has %s, which is nowhere", target)
 		}
-		text := string(page)
-		for i := range results.Experiments {
-			if name := results.Experiments[i].Name; ids[name] != 1 || !targets[name] {
-				t.Errorf("%d sections %s, in the table of contents: %v", ids[name], name, targets[name])
-			}
+	}
+}
+
+// checkText checks that a page stands alone, has its origin, and has no paragraph twice.
+func checkText(t *testing.T, page string, withTrace bool) {
+	t.Helper()
+	for _, bad := range []string{
+		"http:", "https:", "<script", "<link", "src=", "@import", "url(", "NaN", "Inf", " 0.0\u00a0%", ">0.0\u00a0%",
+	} {
+		if strings.Contains(page, bad) {
+			t.Errorf("the page contains %q", bad)
 		}
-		for target := range targets {
-			if ids[target] != 1 {
-				t.Errorf("the table of contents has %s, which is nowhere", target)
-			}
+	}
+	for _, want := range []string{
+		"lab paper --seeds 2", "v1.2.3", "1970-01-01 00:00 UTC", "3 cores", "plan9/mips", "go1.99", "prefers-color-scheme: dark",
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page lacks %q", want)
 		}
-		for _, want := range []string{
-			"lab paper --seeds 2", "v1.2.3", "1970-01-01 00:00 UTC", "3 cores", "plan9/mips", "go1.99", "prefers-color-scheme: dark",
-		} {
-			if !strings.Contains(text, want) {
-				t.Errorf("the page lacks %q", want)
-			}
+	}
+	if svg, heading := strings.Index(page, "<svg"), strings.Index(page, "<h2"); svg > heading {
+		t.Error("the first figure is after the start of the first section")
+	}
+	paragraphs := make(map[string]bool)
+	for _, block := range strings.Split(page, "<p>")[1:] {
+		paragraph, _, _ := strings.Cut(block, "</p>")
+		if paragraphs[paragraph] {
+			t.Errorf("twice in the page: %s", paragraph)
 		}
-		if svg, heading := strings.Index(text, "<svg"), strings.Index(text, "<h2"); svg > heading {
-			t.Error("the first figure is after the start of the first section")
-		}
-		paragraphs := make(map[string]bool)
-		for _, block := range strings.Split(text, "<p>")[1:] {
-			paragraph, _, _ := strings.Cut(block, "</p>")
-			if paragraphs[paragraph] {
-				t.Errorf("twice in the page: %s", paragraph)
-			}
-			paragraphs[paragraph] = true
-		}
-		if strings.Contains(text, "some&lt;trace&gt;") != withTrace || strings.Contains(text, "<th>trace</th>") != withTrace {
-			t.Errorf("with a trace: %v, and the page disagrees", withTrace)
-		}
+		paragraphs[paragraph] = true
+	}
+	if strings.Contains(page, "some&lt;trace&gt;") != withTrace || strings.Contains(page, "<th>trace</th>") != withTrace {
+		t.Errorf("with a trace: %v, and the page disagrees", withTrace)
 	}
 }
 

@@ -271,91 +271,127 @@ func TestAdmissionRules(t *testing.T) {
 
 // admitByRules returns the admission classes of jobs with one size each.
 func admitByRules(s *elastallocv1.Snapshot, admission elastallocv1.Admission) string {
-	jobs, classes := s.GetJobs(), []byte(strings.Repeat("-", len(s.GetJobs())))
-	size := func(j *elastallocv1.Job) int32 { return j.GetAllowedNodes()[0] }
-	counted := func(l *elastallocv1.SizeLimit, j *elastallocv1.Job) (nodes int32) {
-		for left := size(j); left > 0; { // piece by piece
-			piece := left
-			if j.PieceNodes != nil {
-				piece = min(left, j.GetPieceNodes())
-			}
-			if left -= piece; piece >= l.GetSize() {
-				nodes += piece
-			}
-		}
-		return nodes
-	}
-	// fits reports whether a job fits in addition to others, as far as it counts itself.
-	fits := func(j *elastallocv1.Job, others ...*elastallocv1.Job) bool {
-		left := s.GetTotalNodes() - size(j)
-		for _, other := range others {
-			left -= size(other)
-		}
-		for _, l := range s.GetSizeLimits() {
-			ofLimit := l.GetNodes() - counted(l, j)
-			for _, other := range others {
-				ofLimit -= counted(l, other)
-			}
-			if counted(l, j) > 0 {
-				left = min(left, ofLimit)
-			}
-		}
-		return left >= 0
-	}
-	loading := func(j *elastallocv1.Job) bool { return j.GetCurrentNodes() > 0 && j.TrainingTime == nil }
-	var given []*elastallocv1.Job
-	lost := false
-	require := func(n int) { classes[n], given = '+', append(given, jobs[n]) }
+	r := admissionRules{Snapshot: s, classes: []byte(strings.Repeat("-", len(s.GetJobs())))}
 	switch admission {
 	case elastallocv1.Admission_ADMISSION_PREEMPTIVE:
-		return strings.Repeat("o", len(jobs))
+		return strings.Repeat("o", len(s.GetJobs()))
 	case elastallocv1.Admission_ADMISSION_START_FIRST:
-		for n, j := range jobs {
-			if classes[n] = 'o'; loading(j) && fits(j, given...) {
-				require(n)
-			}
-		}
-		for n, j := range jobs {
-			if j.GetCurrentNodes() > 0 || j.TrainingTime != nil || !fits(j) {
-				continue
-			}
-			if !fits(j, given...) {
-				break
-			}
-			restart := j.GetRestartTime().AsDuration().Hours() * float64(size(j)) * math.Pow(0.8, math.Log2(float64(size(j))))
-			before := slices.Clone(given)
-			for i, other := range jobs {
-				if other.GetCurrentNodes() > 0 && classes[i] == 'o' && fits(other) &&
-					other.GetRemainingEta().AsDuration().Hours()/other.GetWeight() <= (j.GetRemainingEta().AsDuration().Hours()+restart)/j.GetWeight() {
-					before = append(before, other)
-				}
-			}
-			if fits(j, before...) {
-				require(n)
-			}
-		}
-		return string(classes)
+		r.requireLoading()
+		r.requireNew()
+	default:
+		lost := r.requireRunning()
+		r.admitQueued(lost, admission == elastallocv1.Admission_ADMISSION_OPTIMIZED)
 	}
-	for n, j := range jobs {
-		if j.GetCurrentNodes() > 0 && fits(j) {
-			if fits(j, given...) {
-				require(n)
-			} else {
-				lost = true
-			}
+	return string(r.classes)
+}
+
+// admissionRules is the state of admitByRules.
+type admissionRules struct {
+	*elastallocv1.Snapshot
+	classes  []byte
+	required []*elastallocv1.Job
+}
+
+// require makes a job required.
+func (r *admissionRules) require(n int) {
+	r.classes[n], r.required = '+', append(r.required, r.GetJobs()[n])
+}
+
+// requireLoading requires the jobs that load, as far as they fit. All other jobs are optional.
+func (r *admissionRules) requireLoading() {
+	for n, j := range r.GetJobs() {
+		loading := j.GetCurrentNodes() > 0 && j.TrainingTime == nil
+		if r.classes[n] = 'o'; loading && r.fits(j, r.required...) {
+			r.require(n)
 		}
 	}
-	for n, j := range jobs {
+}
+
+// requireNew requires new jobs, up to the first that does not fit, if they fit in addition to the running jobs that have
+// less work left.
+func (r *admissionRules) requireNew() {
+	for n, j := range r.GetJobs() {
+		if j.GetCurrentNodes() > 0 || j.TrainingTime != nil || !r.fits(j) {
+			continue
+		}
+		if !r.fits(j, r.required...) {
+			return
+		}
+		restart := j.GetRestartTime().AsDuration().Hours() * float64(size(j)) * math.Pow(0.8, math.Log2(float64(size(j))))
+		before := slices.Clone(r.required)
+		for i, other := range r.GetJobs() {
+			if other.GetCurrentNodes() > 0 && r.classes[i] == 'o' && r.fits(other) &&
+				other.GetRemainingEta().AsDuration().Hours()/other.GetWeight() <= (j.GetRemainingEta().AsDuration().Hours()+restart)/j.GetWeight() {
+				before = append(before, other)
+			}
+		}
+		if r.fits(j, before...) {
+			r.require(n)
+		}
+	}
+}
+
+// requireRunning requires the running jobs as far as they fit, and reports whether one does not.
+func (r *admissionRules) requireRunning() (lost bool) {
+	for n, j := range r.GetJobs() {
+		switch {
+		case j.GetCurrentNodes() == 0 || !r.fits(j):
+		case r.fits(j, r.required...):
+			r.require(n)
+		default:
+			lost = true
+		}
+	}
+	return lost
+}
+
+// admitQueued admits queued jobs if no running job lost its nodes: all as optional, or up to the first that does not fit.
+func (r *admissionRules) admitQueued(lost, optional bool) {
+	for n, j := range r.GetJobs() {
 		switch {
 		case j.GetCurrentNodes() > 0 || lost:
-		case admission == elastallocv1.Admission_ADMISSION_OPTIMIZED:
-			classes[n] = 'o'
-		case !fits(j):
-		case fits(j, given...):
-			require(n)
+		case optional:
+			r.classes[n] = 'o'
+		case !r.fits(j):
+		case r.fits(j, r.required...):
+			r.require(n)
 		default:
-			return string(classes)
+			return
 		}
 	}
-	return string(classes)
+}
+
+// fits reports whether a job fits in addition to others, as far as it counts itself.
+func (r *admissionRules) fits(j *elastallocv1.Job, others ...*elastallocv1.Job) bool {
+	left := r.GetTotalNodes() - size(j)
+	for _, other := range others {
+		left -= size(other)
+	}
+	for _, l := range r.GetSizeLimits() {
+		ofLimit := l.GetNodes() - countedNodes(l, j)
+		for _, other := range others {
+			ofLimit -= countedNodes(l, other)
+		}
+		if countedNodes(l, j) > 0 {
+			left = min(left, ofLimit)
+		}
+	}
+	return left >= 0
+}
+
+// size returns the only size of a job.
+func size(j *elastallocv1.Job) int32 { return j.GetAllowedNodes()[0] }
+
+// countedNodes returns the nodes of a job that count toward a size limit, piece by piece.
+func countedNodes(l *elastallocv1.SizeLimit, j *elastallocv1.Job) (nodes int32) {
+	for left := size(j); left > 0; {
+		piece := left
+		if j.PieceNodes != nil {
+			piece = min(left, j.GetPieceNodes())
+		}
+		if left -= piece; piece >= l.GetSize() {
+			nodes += piece
+		}
+	}
+	return nodes
 }

@@ -188,131 +188,163 @@ func (m *model) best(add func(plan [][]int) int64) int64 {
 	return largest
 }
 
+// searchCounts counts what the searches of TestSearch did.
+type searchCounts struct{ decided, cut, rounded, limited int }
+
 // TestSearch searches for a plan that exceeds the optimum minus one unit. A search that reports itself
 // complete must find the best plan, at any prices, with any limit of states and any rounding of work.
 func TestSearch(t *testing.T) {
 	t.Parallel()
-	seeds, decided, cut, rounded, limited := testtier.Conformance.Examples(200, 1200), 0, 0, 0, 0
+	seeds, counts := testtier.Conformance.Examples(200, 1200), searchCounts{}
 	for seed := range uint64(seeds) {
 		r := rand.New(rand.NewPCG(seed, 5))
 		m := randomModel(t, r)
 		if m.combinations() > 20_000 {
 			continue
 		}
-		if m.totalTime != nil && r.IntN(2) == 0 { // Compare plans with a random base plan.
-			var plans [][][]int
-			var worth []float64
-			m.best(func(plan [][]int) int64 {
-				if len(plans) == 0 || r.IntN(5) == 0 {
-					plans = append(plans, nil)
-					for _, nodes := range plan {
-						plans[len(plans)-1] = append(plans[len(plans)-1], slices.Clone(nodes))
-					}
-					v, _ := m.objective(plan)
-					worth = append(worth, v)
-				}
-				return 0
-			})
-			than := r.IntN(len(plans))
-			m.rebase(plans[than])
-			for n, plan := range plans {
-				if got, _ := m.objective(plan); math.Abs(got-(worth[n]-worth[than])) > 1e-9 {
-					t.Fatalf("seed %d: compared with %v, the value of %v is %v; want %v", seed, plans[than], plan, got, worth[n]-worth[than])
-				}
-			}
+		if m.totalTime != nil && r.IntN(2) == 0 {
+			checkRebase(t, seed, r, m)
 			m.setUnit()
 		} else if m.coupled() {
-			for i := range m.members {
-				for _, row := range m.members[i].rows {
-					row.value[0] += 0.2 // Waiting has a value, too.
-				}
-			}
-			if r.IntN(2) == 0 && len(m.limits) == 0 { // The second job has the same values as the first on fewer nodes.
-				first, second := &m.members[0], &m.members[1]
-				second.canWait, second.rows, second.usable, second.sizes = first.canWait, first.rows, first.usable, first.sizes
-				first.sizes = slices.Clone(first.sizes)
-				for n := 1; n < len(first.sizes); n++ {
-					first.sizes[n]++
-				}
-			}
+			changeValues(r, m)
 			m.setUnit()
 		}
 		if r.IntN(2) == 0 {
 			m.coarsen()
 		}
-		best := m.best(func([][]int) int64 { return 0 })
-		report := &elastallocv1.SolveReport{Certificate: new(elastallocv1.Certificate)}
-		for range m.limits {
-			report.SizeLimits = append(report.SizeLimits, &elastallocv1.SizeLimitReport{
-				Price: math.Ldexp(float64(best)/20*r.Float64(), -m.valueExp),
-			})
-		}
 		if len(m.rowLimits) > 0 {
-			limited++
+			counts.limited++
 		}
-		for range m.capacity {
-			report.NodePrices = append(report.NodePrices, math.Ldexp(float64(best)/20*r.Float64(), -m.valueExp))
-		}
-		for i := range m.members {
-			of := &elastallocv1.Certificate_SizePrices{Job: int32(m.members[i].index)}
-			for range len(m.capacity) * len(m.members[i].sizes) {
-				of.Prices = append(of.Prices, math.Ldexp(float64(best)/5*(r.Float64()-0.3), -m.valueExp))
-			}
-			if r.IntN(8) == 0 {
-				of.Prices[r.IntN(len(of.Prices))] = []float64{math.NaN(), math.Inf(1), math.Inf(-1), math.MaxFloat64}[r.IntN(4)]
-			}
-			if r.IntN(2) == 0 {
-				report.Certificate.SizePrices = append(report.Certificate.SizePrices, of)
-			}
-		}
-		d := &decision{model: m, report: report}
-		for n, rounds := range []int{0, maxRounds, 0, maxRounds, maxRounds} {
-			s := d.newSearch(newBudget(t.Context(), Options{}), 0)
-			if s.target, s.precision = best-1, []int{minPrecision, minPrecision, 0, 2, 0}[n]; n == 4 { // The highest prices.
-				for t := range s.nodePrices {
-					s.nodePrices[t] = r.Int64N(int64(maxPrices/(len(s.nodePrices)*(s.width[t]+1)))) + 1
-				}
-			}
-			if !s.reduce() {
-				t.Fatalf("seed %d, %d bits: no plan reaches the optimum", seed, s.precision)
-			}
-			if from := s.clonePrices(); !s.sweep(rounds) || s.extrapolate(from, s.currentBound()) <= s.target {
-				t.Fatalf("seed %d, %d rounds, %d bits: no plan reaches the optimum", seed, rounds, s.precision)
-			}
-			if slices.ContainsFunc(s.open, func(p *candidates) bool { return p.paths.rounded }) {
-				rounded++
-			}
-			rounding := s.precision
-			if plan, decided := s.solve(); decided && plan == nil {
-				t.Fatalf("seed %d, %d rounds, %d bits: the search wrongly proves that no plan reaches the optimum", seed, rounds, rounding)
-			}
-			for n, width := range []int{1, 2, 4, 1 << maxPrecision, 1, 2, 4, 1 << maxPrecision} {
-				plan, complete := s.run(width, n < 4)
-				switch {
-				case !complete && width == maxStates, complete && plan == nil:
-					t.Fatalf("seed %d, %d rounds, %d states: complete %v without the best plan", seed, rounds, width, complete)
-				case complete:
-					decided++
-				default:
-					cut++
-				}
-				if plan != nil && (m.checkLegal(plan, len(m.capacity), false) != nil || m.planValue(plan) != best) {
-					t.Fatalf("seed %d, %d rounds, %d states: the plan %v is worth %d; want %d", seed, rounds, width, plan, m.planValue(plan), best)
-				}
-			}
-		}
-		s := d.newSearch(newBudget(t.Context(), Options{}), 0)
-		if s.target, s.precision = best-1, 0; d.refine(s) == nil {
-			t.Fatalf("seed %d: no plan reaches the optimum in a search with increasing precision", seed)
-		}
-		if d.findBetter(newBudget(t.Context(), Options{}), math.Ldexp(float64(best-1<<20), -m.valueExp)) == nil {
-			t.Fatalf("seed %d: no plan reaches the optimum", seed)
-		}
+		best := m.best(func([][]int) int64 { return 0 })
+		checkSearches(t, seed, r, &decision{model: m, report: randomPrices(r, m, best)}, best, &counts)
 	}
-	t.Logf("%d complete, %d cut off, %d rounded, %d with size limits", decided, cut, rounded, limited)
-	if min(decided, cut, 2*rounded, 2*limited) < seeds/6 {
+	t.Logf("%d complete, %d cut off, %d rounded, %d with size limits", counts.decided, counts.cut, counts.rounded, counts.limited)
+	if min(counts.decided, counts.cut, 2*counts.rounded, 2*counts.limited) < seeds/6 {
 		t.Error("too few cases of one kind")
 	}
+}
+
+// checkRebase compares plans with a random base plan: the difference of their values must stay the same.
+func checkRebase(t *testing.T, seed uint64, r *rand.Rand, m *model) {
+	t.Helper()
+	var plans [][][]int
+	var worth []float64
+	m.best(func(plan [][]int) int64 {
+		if len(plans) == 0 || r.IntN(5) == 0 {
+			plans = append(plans, nil)
+			for _, nodes := range plan {
+				plans[len(plans)-1] = append(plans[len(plans)-1], slices.Clone(nodes))
+			}
+			v, _ := m.objective(plan)
+			worth = append(worth, v)
+		}
+		return 0
+	})
+	than := r.IntN(len(plans))
+	m.rebase(plans[than])
+	for n, plan := range plans {
+		if got, _ := m.objective(plan); math.Abs(got-(worth[n]-worth[than])) > 1e-9 {
+			t.Fatalf("seed %d: compared with %v, the value of %v is %v; want %v", seed, plans[than], plan, got, worth[n]-worth[than])
+		}
+	}
+}
+
+// changeValues gives waiting a value, and may give the second job the same values as the first on fewer nodes.
+func changeValues(r *rand.Rand, m *model) {
+	for i := range m.members {
+		for _, row := range m.members[i].rows {
+			row.value[0] += 0.2
+		}
+	}
+	if r.IntN(2) == 0 && len(m.limits) == 0 {
+		first, second := &m.members[0], &m.members[1]
+		second.canWait, second.rows, second.usable, second.sizes = first.canWait, first.rows, first.usable, first.sizes
+		first.sizes = slices.Clone(first.sizes)
+		for n := 1; n < len(first.sizes); n++ {
+			first.sizes[n]++
+		}
+	}
+}
+
+// randomPrices returns a report with random prices of nodes, size limits and sizes, some of which are no numbers.
+func randomPrices(r *rand.Rand, m *model, best int64) *elastallocv1.SolveReport {
+	report := &elastallocv1.SolveReport{Certificate: new(elastallocv1.Certificate)}
+	price := func(share float64) float64 { return math.Ldexp(float64(best)*share, -m.valueExp) }
+	for range m.limits {
+		report.SizeLimits = append(report.SizeLimits, &elastallocv1.SizeLimitReport{Price: price(r.Float64() / 20)})
+	}
+	for range m.capacity {
+		report.NodePrices = append(report.NodePrices, price(r.Float64()/20))
+	}
+	for i := range m.members {
+		of := &elastallocv1.Certificate_SizePrices{Job: int32(m.members[i].index)}
+		for range len(m.capacity) * len(m.members[i].sizes) {
+			of.Prices = append(of.Prices, price((r.Float64()-0.3)/5))
+		}
+		if r.IntN(8) == 0 {
+			of.Prices[r.IntN(len(of.Prices))] = []float64{math.NaN(), math.Inf(1), math.Inf(-1), math.MaxFloat64}[r.IntN(4)]
+		}
+		if r.IntN(2) == 0 {
+			report.Certificate.SizePrices = append(report.Certificate.SizePrices, of)
+		}
+	}
+	return report
+}
+
+// checkSearches searches for a plan that exceeds the optimum minus one unit, in every way.
+func checkSearches(t *testing.T, seed uint64, r *rand.Rand, d *decision, best int64, counts *searchCounts) {
+	t.Helper()
+	for n, rounds := range []int{0, maxRounds, 0, maxRounds, maxRounds} {
+		s := d.newSearch(newBudget(t.Context(), Options{}), 0)
+		if s.target, s.precision = best-1, []int{minPrecision, minPrecision, 0, 2, 0}[n]; n == 4 { // The highest prices.
+			for t := range s.nodePrices {
+				s.nodePrices[t] = r.Int64N(int64(maxPrices/(len(s.nodePrices)*(s.width[t]+1)))) + 1
+			}
+		}
+		if !s.reduce() {
+			t.Fatalf("seed %d, %d bits: no plan reaches the optimum", seed, s.precision)
+		}
+		if from := s.clonePrices(); !s.sweep(rounds) || s.extrapolate(from, s.currentBound()) <= s.target {
+			t.Fatalf("seed %d, %d rounds, %d bits: no plan reaches the optimum", seed, rounds, s.precision)
+		}
+		if slices.ContainsFunc(s.open, func(p *candidates) bool { return p.paths.rounded }) {
+			counts.rounded++
+		}
+		rounding := s.precision
+		if plan, decided := s.solve(); decided && plan == nil {
+			t.Fatalf("seed %d, %d rounds, %d bits: the search wrongly proves that no plan reaches the optimum", seed, rounds, rounding)
+		}
+		for n, width := range []int{1, 2, 4, 1 << maxPrecision, 1, 2, 4, 1 << maxPrecision} {
+			plan, complete := s.run(width, n < 4)
+			if err := d.checkFound(plan, complete, width, best); err != nil {
+				t.Fatalf("seed %d, %d rounds, %d states: %v", seed, rounds, width, err)
+			}
+			if complete {
+				counts.decided++
+			} else {
+				counts.cut++
+			}
+		}
+	}
+	s := d.newSearch(newBudget(t.Context(), Options{}), 0)
+	if s.target, s.precision = best-1, 0; d.refine(s) == nil {
+		t.Fatalf("seed %d: no plan reaches the optimum in a search with increasing precision", seed)
+	}
+	if d.findBetter(newBudget(t.Context(), Options{}), math.Ldexp(float64(best-1<<20), -d.valueExp)) == nil {
+		t.Fatalf("seed %d: no plan reaches the optimum", seed)
+	}
+}
+
+// checkFound checks that a search with enough states is complete, that a complete search finds a plan, and that a plan
+// is the best one.
+func (m *model) checkFound(plan [][]int, complete bool, width int, best int64) error {
+	if !complete && width == maxStates || complete && plan == nil {
+		return fmt.Errorf("complete %v without the best plan", complete)
+	}
+	if plan != nil && (m.checkLegal(plan, len(m.capacity), false) != nil || m.planValue(plan) != best) {
+		return fmt.Errorf("the plan %v is worth %d; want %d", plan, m.planValue(plan), best)
+	}
+	return nil
 }
 
 // TestManyMembers searches for better plans until there is none, with as many open members as a stateKey
@@ -382,35 +414,40 @@ func TestPaths(t *testing.T) {
 				}
 				p.adjust = append(p.adjust, row)
 			}
-			if p.separable {
-				continue
+			if !p.separable {
+				checkLabels(t, fmt.Sprintf("seed %d, job %d", seed, i), m, p, i)
+				compared++
 			}
-			alone := *m
-			alone.members = m.members[i : i+1]
-			best := alone.best(func(plan [][]int) (v int64) {
-				for t, k := range plan[0] {
-					if k > 0 && m.coupled() { // Some of the nodes may count.
-						k = slices.Max(plan[0][:len(m.nodes)])
-					}
-					v += p.adjust[t][slices.Index(p.sizes, k)]
-				}
-				return v
-			})
-			if got := p.bestValue(); got != best {
-				t.Fatalf("seed %d, job %d: the labels have the value %d; the best plan has %d", seed, i, got, best)
-			}
-			if c.precision = -3; p.bestValue() < best {
-				t.Fatalf("seed %d, job %d: the merged labels have less than %d", seed, i, best)
-			}
-			c.precision = minPrecision
-			if got := p.pathsAbove(best - 1).backward(p)[0][0]; got != best {
-				t.Fatalf("seed %d, job %d: the best path has the value %d; the best plan has %d", seed, i, got, best)
-			}
-			compared++
 		}
 	}
 	if t.Log(compared); compared < 3000 {
 		t.Error("too few")
+	}
+}
+
+// checkLabels compares the best plan of member i with its labels, its merged labels and its paths.
+func checkLabels(t *testing.T, name string, m *model, p *candidates, i int) {
+	t.Helper()
+	alone := *m
+	alone.members = m.members[i : i+1]
+	best := alone.best(func(plan [][]int) (v int64) {
+		for t, k := range plan[0] {
+			if k > 0 && m.coupled() { // Some of the nodes may count.
+				k = slices.Max(plan[0][:len(m.nodes)])
+			}
+			v += p.adjust[t][slices.Index(p.sizes, k)]
+		}
+		return v
+	})
+	if got := p.bestValue(); got != best {
+		t.Fatalf("%s: the labels have the value %d; the best plan has %d", name, got, best)
+	}
+	if p.precision = -3; p.bestValue() < best {
+		t.Fatalf("%s: the merged labels have less than %d", name, best)
+	}
+	p.precision = minPrecision
+	if got := p.pathsAbove(best - 1).backward(p)[0][0]; got != best {
+		t.Fatalf("%s: the best path has the value %d; the best plan has %d", name, got, best)
 	}
 }
 

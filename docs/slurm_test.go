@@ -33,6 +33,18 @@ func programForSlurm(t *testing.T) string {
 	return bin
 }
 
+// nodeEvent is a way in which Slurm loses a node.
+type nodeEvent struct {
+	event  string // The arguments of scontrol.
+	state  string // What the complete state of the node then contains.
+	reason string // What the example prints about the node; empty if the node is gone and its job is requeued.
+	undo   string // The arguments of scontrol.
+}
+
+// affected is the job on the node that is lost. If the node counted as capacity, a decision would touch this job for the
+// third one.
+const affected = "2"
+
 // TestSlurmNodeStates takes a node from a real Slurm with two running jobs and a third that waits, in every
 // way that Slurm has, and checks that the example of slurm.md touches at most one job, and none whose nodes go on.
 func TestSlurmNodeStates(t *testing.T) {
@@ -44,15 +56,8 @@ func TestSlurmNodeStates(t *testing.T) {
 			"sizes=4 restart=60 left=900 on=4 trained=600", "sizes=4 restart=60 left=900 on=4 trained=600", "sizes=4 restart=60 left=100 on=4",
 		},
 	}
-	// The job on the node. If the node counted as capacity, a decision would touch this job for the third one.
-	const affected = "2"
 	const resume = "update NodeName=NODE State=RESUME"
-	events := map[string]struct {
-		event  string // The arguments of scontrol.
-		state  string // What the complete state of the node then contains.
-		reason string // What the example prints about the node.
-		undo   string // The arguments of scontrol.
-	}{
+	events := map[string]nodeEvent{
 		"drain": {"update NodeName=NODE State=DRAIN Reason=test", "+drain", "is draining", resume},
 		"fail":  {"update NodeName=NODE State=FAIL Reason=test", "+fail", "is expected to fail", resume},
 		"maint": {
@@ -68,58 +73,75 @@ func TestSlurmNodeStates(t *testing.T) {
 				s.submit(t, 0, comments[0])
 				s.submit(t, 1, comments[1])
 				s.decide(t)
-				before := s.jobs(t)
-				for id, job := range before {
-					if job.state != "RUNNING" {
-						t.Fatalf("job %s is %+v", id, job)
-					}
-				}
-				node := strings.Fields(s.run(t, "scontrol", "show", "hostnames", before[affected].nodes))[0]
-				s.change(t, event.event, node, func(state string) bool { return strings.Contains(state, event.state) })
-				gone, keeps := name == "down", fmt.Sprintf("%s keeps its nodes: %s %s", affected, node, event.reason)
-				touched := map[string]bool{}
-				if gone {
-					wait.For(t, "Slurm requeues the job of the node", func() (bool, string) {
-						job := s.jobs(t)[affected]
-						return job.state == "PENDING", fmt.Sprint(job)
-					})
-				}
-				for call := range 5 {
-					if call == 1 && !gone { // If the node is gone, its job is the one that waits.
-						s.submit(t, 2, comments[2])
-					}
-					if printed := s.decide(t); !gone && !strings.Contains(printed, keeps) {
-						t.Errorf("call %d prints %q; want %q", call, printed, keeps)
-					}
-					after := s.jobs(t)
-					for id, job := range before {
-						if job.state == "RUNNING" && after[id] != job {
-							t.Logf("call %d: job %s was %+v and is %+v", call, id, job, after[id])
-							touched[id] = true
-							if call == 0 && (!gone || id != affected) {
-								t.Errorf("job %s is touched, and no other job waits", id)
-							}
-						}
-					}
-					before = after
-				}
-				if touched[affected] != gone || len(touched) > 1 {
-					t.Errorf("the jobs %v are touched", touched)
-				}
-				if gone {
-					// Slurm does not wait for the job's processes on this node, and does not start the job where they still run.
-					wait.For(t, "the processes of the job on "+node+" terminate", func() (bool, string) {
-						log := s.log(t)
-						return strings.Contains(log, "node_name = "+node+", JobId="+affected+"\n"), log
-					})
-				}
-				s.change(t, event.undo, node, func(state string) bool { return state == "idle" || state == "allocated" })
-				if printed := s.decide(t); strings.Contains(printed, "keeps its nodes") {
-					t.Errorf("with all nodes back it prints %q", printed)
-				}
+				s.loseNode(t, event, comments[2])
 			})
 		}
 	}
+}
+
+// loseNode loses a node of the affected job, checks five decisions, the last of which have a third job that waits, and
+// returns the node to Slurm.
+func (s slurm) loseNode(t *testing.T, event nodeEvent, third string) {
+	t.Helper()
+	before := s.jobs(t)
+	for id, job := range before {
+		if job.state != "RUNNING" {
+			t.Fatalf("job %s is %+v", id, job)
+		}
+	}
+	node := strings.Fields(s.run(t, "scontrol", "show", "hostnames", before[affected].nodes))[0]
+	s.change(t, event.event, node, func(state string) bool { return strings.Contains(state, event.state) })
+	gone := event.reason == ""
+	if gone {
+		wait.For(t, "Slurm requeues the job of the node", func() (bool, string) {
+			job := s.jobs(t)[affected]
+			return job.state == "PENDING", fmt.Sprint(job)
+		})
+	}
+	touched := map[string]bool{}
+	for call := range 5 {
+		if call == 1 && !gone { // If the node is gone, its job is the one that waits.
+			s.submit(t, 2, third)
+		}
+		keeps := fmt.Sprintf("%s keeps its nodes: %s %s", affected, node, event.reason)
+		if printed := s.decide(t); !gone && !strings.Contains(printed, keeps) {
+			t.Errorf("call %d prints %q; want %q", call, printed, keeps)
+		}
+		after := s.jobs(t)
+		for _, id := range touchedJobs(t, before, after) {
+			touched[id] = true
+			if call == 0 && (!gone || id != affected) {
+				t.Errorf("job %s is touched, and no other job waits", id)
+			}
+		}
+		before = after
+	}
+	if touched[affected] != gone || len(touched) > 1 {
+		t.Errorf("the jobs %v are touched", touched)
+	}
+	if gone {
+		// Slurm does not wait for the job's processes on this node, and does not start the job where they still run.
+		wait.For(t, "the processes of the job on "+node+" terminate", func() (bool, string) {
+			log := s.log(t)
+			return strings.Contains(log, "node_name = "+node+", JobId="+affected+"\n"), log
+		})
+	}
+	s.change(t, event.undo, node, func(state string) bool { return state == "idle" || state == "allocated" })
+	if printed := s.decide(t); strings.Contains(printed, "keeps its nodes") {
+		t.Errorf("with all nodes back it prints %q", printed)
+	}
+}
+
+// touchedJobs returns the running jobs that changed.
+func touchedJobs(t *testing.T, before, after map[string]slurmJob) (touched []string) {
+	t.Helper()
+	for id, job := range before {
+		if job.state == "RUNNING" && after[id] != job {
+			t.Logf("job %s was %+v and is %+v", id, job, after[id])
+			touched = append(touched, id)
+		}
+	}
+	return touched
 }
 
 // TestSlurmComments submits jobs with comments that are not valid to a real Slurm, and checks that the example of slurm.md

@@ -212,7 +212,7 @@ sandbox: $(if $(shell command -v helm),,$(call stamp,helm)) ## Run a Kubernetes 
 	cd kube && $(GO) run ./cmd/kube-sandbox -programs ../.tools/kube
 
 .PHONY: release
-release: $(call stamp,helm) ## Build the archives, charts, bills of materials and checksums of a release into dist/.
+release: $(call stamp,helm) ## Build the archives, images, charts, bills of materials and checksums of a release into dist/.
 	rm -rf dist
 	HELM=$(TOOLS)/helm scripts/release.sh dist
 

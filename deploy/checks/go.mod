@@ -1,4 +1,4 @@
-// The types that manifests, rules and dashboards are checked against. A module of its
+// The types that manifests, rules and dashboards are checked against, and the library that writes images. A module of its
 // own, so that none of it enters the main module.
 module github.com/elastalloc/elastalloc/deploy/checks
 

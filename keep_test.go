@@ -248,6 +248,12 @@ func TestDuplicateIDs(t *testing.T) {
 		if !cmp.Equal(warned, held) {
 			t.Errorf("warnings %v; want %v", warned, held)
 		}
+		// The positions are those of the request.
+		for n, want := range []string{`snapshot.jobs[2].id: is "a" like jobs[0].id`, `snapshot.jobs[5].id: is "b" like jobs[1].id`} {
+			if got := d.Report.Warnings[n].Message; !strings.Contains(got, want) {
+				t.Errorf("warning %q; want %q", got, want)
+			}
+		}
 	}
 }
 

@@ -2,15 +2,14 @@ package solver
 
 import (
 	"fmt"
-	"iter"
 	"slices"
+	"strings"
 )
 
 // FrozenJobs are the jobs of a snapshot that keep their nodes and are not decided: jobs with Keep, and
 // jobs with invalid fields if they do not invalidate the snapshot.
 type FrozenJobs struct {
 	snapshot *Snapshot
-	groups   GroupTree
 	// frozen has the invalid fields of each frozen job, by its position in the snapshot. They are empty,
 	// not nil, for a job with Keep.
 	frozen map[int]Violations
@@ -24,12 +23,13 @@ type FrozenJobs struct {
 // types is wrong stays as it is.
 func (s *Snapshot) Freeze(badJobs bool) (*Snapshot, FrozenJobs) {
 	tree := s.GroupTree()
-	none := FrozenJobs{snapshot: s, groups: tree}
+	none := FrozenJobs{snapshot: s}
 	if !badJobs && !s.keepsJobs() || s.validateIDs(new(Violations)) {
 		return s, none
 	}
+	var positions []int
 	if badJobs {
-		s = s.mergeDuplicates()
+		s, positions = s.mergeDuplicates()
 		none.snapshot = s
 	}
 	frozen := make(map[int]Violations)
@@ -39,6 +39,10 @@ func (s *Snapshot) Freeze(badJobs bool) (*Snapshot, FrozenJobs) {
 		s.validateJob(i, first, tree, &bad)
 		if len(bad) > 0 && !badJobs {
 			return s, none
+		}
+		for n := range bad { // The paths are those of the request.
+			rest := strings.TrimPrefix(bad[n].Path, fmt.Sprintf("jobs[%d]", i))
+			bad[n].Path = fmt.Sprintf("jobs[%d]%s", positions[i], rest)
 		}
 		if len(bad) > 0 || s.Jobs[i].Keep {
 			frozen[i] = bad
@@ -69,7 +73,7 @@ func (s *Snapshot) Freeze(badJobs bool) (*Snapshot, FrozenJobs) {
 			rest.Groups[g].reserve(nodes, s.Jobs[i].CurrentNodeType)
 		}
 	}
-	return &rest, FrozenJobs{snapshot: s, groups: tree, frozen: frozen}
+	return &rest, FrozenJobs{snapshot: s, frozen: frozen}
 }
 
 // keepsJobs reports whether a job has Keep. slices.ContainsFunc would copy every job.
@@ -82,37 +86,27 @@ func (s *Snapshot) keepsJobs() bool {
 	return false
 }
 
-// MergedJobs returns the positions of the jobs that stand for all jobs of their id, see Freeze: of several
-// jobs with one id, the one with the most nodes, at the place of the first. id and nodes return those of the
-// job at a position. An empty id is no id.
-func MergedJobs(jobs int, id func(i int) string, nodes func(i int) int) []int {
-	first := make(map[string]int, jobs) // places in merged by id
-	merged := make([]int, 0, jobs)
-	for i := range jobs {
-		place, seen := first[id(i)]
-		switch {
-		case !seen || id(i) == "":
-			first[id(i)] = len(merged)
-			merged = append(merged, i)
-		case nodes(i) > nodes(merged[place]):
-			merged[place] = i
+// mergeDuplicates returns the snapshot with one job per id, see Freeze, and the positions of these jobs in s. The
+// Bad of such a job states the positions of the others. It returns s itself if all ids differ. An empty id is no id.
+func (s *Snapshot) mergeDuplicates() (*Snapshot, []int) {
+	place := make(map[string]int, len(s.Jobs)) // in positions, by id
+	positions := make([]int, 0, len(s.Jobs))
+	for i := range s.Jobs {
+		job := &s.Jobs[i]
+		if n, seen := place[job.ID]; !seen || job.ID == "" {
+			place[job.ID] = len(positions)
+			positions = append(positions, i)
+		} else if job.CurrentNodes > s.Jobs[positions[n]].CurrentNodes {
+			positions[n] = i
 		}
 	}
-	return merged
-}
-
-// mergeDuplicates returns the snapshot with one job per id, see Freeze. The Bad of such a job states the
-// positions of the others. It returns s itself if all ids differ.
-func (s *Snapshot) mergeDuplicates() *Snapshot {
-	positions := MergedJobs(len(s.Jobs), func(i int) string { return s.Jobs[i].ID }, func(i int) int { return s.Jobs[i].CurrentNodes })
 	if len(positions) == len(s.Jobs) {
-		return s
+		return s, positions
 	}
 	merged := *s
 	merged.Jobs = make([]Job, len(positions))
-	place := make(map[string]int, len(positions))
 	for n, i := range positions {
-		merged.Jobs[n], place[s.Jobs[i].ID] = s.Jobs[i], n
+		merged.Jobs[n] = s.Jobs[i]
 	}
 	for i := range s.Jobs {
 		n := place[s.Jobs[i].ID]
@@ -122,7 +116,7 @@ func (s *Snapshot) mergeDuplicates() *Snapshot {
 			})
 		}
 	}
-	return &merged
+	return &merged, positions
 }
 
 // reserve subtracts the nodes of a frozen job from the pool and from their node type, if it is known.
@@ -168,6 +162,3 @@ func (h FrozenJobs) Violations(i int) []Violation { return h.frozen[i] }
 
 // Snapshot returns the snapshot including the frozen jobs.
 func (h FrozenJobs) Snapshot() *Snapshot { return h.snapshot }
-
-// GroupAncestors yields the positions of the group with the given id and of its ancestors.
-func (h FrozenJobs) GroupAncestors(id string) iter.Seq[int] { return h.groups.Ancestors(id) }

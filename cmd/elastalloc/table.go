@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/elastalloc/elastalloc/internal/apiconv"
@@ -27,12 +26,13 @@ type decisionView struct {
 
 // newDecisionView returns a decision on a request. It returns an error if their jobs differ.
 func newDecisionView(request *elastallocv1.AllocateRequest, response *elastallocv1.AllocateResponse) (*decisionView, error) {
+	ends := newOutlook(inCore(request.GetSnapshot()), response.GetAllocations())
 	request = &elastallocv1.AllocateRequest{Snapshot: withUniqueJobs(request.GetSnapshot()), Options: request.GetOptions()}
 	jobs, allocations := request.GetSnapshot().GetJobs(), response.GetAllocations()
 	if err := checkCount(request.GetSnapshot(), allocations); err != nil {
 		return nil, err
 	}
-	d := &decisionView{request: request, response: response, outlook: newOutlook(inCore(request.GetSnapshot()), allocations)}
+	d := &decisionView{request: request, response: response, outlook: ends}
 	d.list = newList(decisionColumns(), len(allocations), func(i int) []string {
 		return append(allocationValues(jobs[i], allocations[i]), d.outlook.now[i].seconds(), d.outlook.then[i].seconds())
 	})
@@ -55,18 +55,11 @@ func (d *decisionView) text(screen cli.Screen) string {
 // withUniqueJobs returns a snapshot with the jobs that have allocations (BAD_JOBS_HOLD). It returns s if all ids
 // differ.
 func withUniqueJobs(s *elastallocv1.Snapshot) *elastallocv1.Snapshot {
-	jobs := s.GetJobs()
-	merged := solver.MergedJobs(len(jobs), func(i int) string { return jobs[i].GetId() },
-		func(i int) int { return int(jobs[i].GetCurrentNodes()) })
-	if len(merged) == len(jobs) {
+	_, frozen := inCore(s).Freeze(true)
+	if n := len(frozen.Snapshot().Jobs); n == 0 || n == len(s.GetJobs()) {
 		return s
 	}
-	unique := proto.CloneOf(s)
-	for n, i := range merged {
-		unique.Jobs[n] = jobs[i]
-	}
-	unique.Jobs = unique.Jobs[:len(merged)]
-	return unique
+	return apiconv.ToSnapshot(frozen.Snapshot())
 }
 
 // checkCount returns an error if a response does not have as many jobs as its request.

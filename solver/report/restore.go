@@ -16,6 +16,7 @@ func RestoreFrozen(h solver.FrozenJobs, d solver.Decision, steps int) solver.Dec
 		return d
 	}
 	s := h.Snapshot()
+	tree := s.GroupTree()
 	restoreWarnings(h, &d)
 	others := d.Allocations
 	var positions []int // of the other jobs in the snapshot
@@ -35,7 +36,7 @@ func RestoreFrozen(h solver.FrozenJobs, d solver.Decision, steps int) solver.Dec
 			nodeType = job.CurrentNodeType
 		}
 		if len(d.Report.Groups) > 0 {
-			for g := range h.GroupAncestors(job.GroupID) {
+			for g := range tree.Ancestors(job.GroupID) {
 				d.Report.Groups[g].Nodes += nodes
 				countInTypes(&d.Report.Groups[g], nodeType, nodes)
 			}

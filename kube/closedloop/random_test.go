@@ -25,7 +25,6 @@ const (
 	fewSeeds   = 10
 	firstSeed  = "LOOP_FIRST"
 	seedsToRun = "LOOP_SEEDS"
-	withTypes  = "LOOP_TYPES"
 )
 
 // seeds returns the first seed and the number of seeds to test.
@@ -399,10 +398,20 @@ func (r *random) quiet() {
 	for _, j := range r.open() {
 		j.missing = -1
 	}
-	for len(r.nodes()) < 8 {
+	for r.lacksNodes() {
 		r.addNode(fmt.Sprint("last", len(r.nodes())))
 	}
 	r.log("the events end")
+}
+
+// lacksNodes reports whether the cluster has fewer than eight nodes, or fewer than four of a type. Some jobs need four nodes,
+// and their users may select the type.
+func (r *random) lacksNodes() bool {
+	nodes, ofType := r.nodes(), make(map[string]int)
+	for _, node := range nodes {
+		ofType[typeOf(node.Labels)]++
+	}
+	return len(nodes) < 8 || r.typed() && min(ofType["slow"], ofType["fast"]) < 4
 }
 
 // workers returns the pods with their nodes.
@@ -474,15 +483,9 @@ func TestClosedLoopUnits(t *testing.T) {
 
 // TestClosedLoopTypes is TestClosedLoop in a pool with two node types. Jobs grow by at most the idle usable nodes of their type,
 // and no pod template changes that the API server would not let change.
-//
-// It runs on request only, because node types of a pool are alpha: with LOOP_FIRST=207850, a job whose pods select a type
-// waits for ever, also with 207852. With 207859, a pod is removed after the controller restarts.
 func TestClosedLoopTypes(t *testing.T) {
 	t.Parallel()
-	if os.Getenv(withTypes) == "" {
-		t.Skip("set " + withTypes + "=1 to run it")
-	}
-	testLoop(t, ", nodeTypes: [{name: a, labels: {gpu: slow}}, {name: b, labels: {gpu: fast}, speed: 2}]", nil)
+	testLoop(t, twoTypes, nil)
 }
 
 // TestClosedLoopUnitGroups is TestClosedLoop in a pool that counts units and has groups. No resize may make a group
@@ -494,8 +497,11 @@ func TestClosedLoopUnitGroups(t *testing.T) {
 	testLoop(t, countUnits+groups, map[string]int{"red blue": 52, "red": 33, "green": 39})
 }
 
-// countUnits are the settings of a pool that counts units.
-const countUnits = ", count: units"
+// The settings of a pool that counts units, and of a pool with two node types.
+const (
+	countUnits = ", count: units"
+	twoTypes   = ", nodeTypes: [{name: a, labels: {gpu: slow}}, {name: b, labels: {gpu: fast}, speed: 2}]"
+)
 
 // testLoop runs TestClosedLoop in a pool with some settings. limits are as in random.
 func testLoop(t *testing.T, pool string, limits map[string]int) {
@@ -546,5 +552,38 @@ func TestWrites(t *testing.T) {
 	}
 	if t.Logf("%d writes for %d resizes of %d jobs", r.writes, resizes, len(r.jobs)); resizes < 10 || r.writes > 2*resizes+len(r.jobs) {
 		t.Errorf("%d writes for %d resizes of %d jobs; want at most two for each resize and one for each job", r.writes, resizes, len(r.jobs))
+	}
+}
+
+// TestLentType lends the node of a JobSet, whose driver runs for 20 min, to a Job that moves to its faster nodes. Once the driver
+// has completed, the JobSet gets its node back, because the Job can use other nodes.
+func TestLentType(t *testing.T) {
+	t.Parallel()
+	r := &random{cluster: newCluster(t, twoTypes), Rand: rand.New(rand.NewPCG(0, 7))}
+	moves := &job{name: "moves", namespace: "default", units: perNode, kind: "Job", left: 5000 * time.Hour, missing: -1, sizes: []int{4}}
+	lends := &job{
+		name: "waits", namespace: "default", units: perNode, kind: jobSets.Kind, left: 5000 * time.Hour, missing: -1,
+		sizes: []int{1}, initialize: 20 * time.Minute, selects: "fast",
+	}
+	for _, j := range []*job{moves, lends} {
+		j.efficiency, j.restart = 0.9, 2*time.Minute
+		r.submit(j, true, map[string]string{
+			"work": "2500h", "nodes": fmt.Sprint(j.sizes[0]), "doubling-efficiency": "0.9", "restart": "2m", "weight": fmt.Sprint(j.sizes[0]),
+		})
+	}
+	on := func(j *job, nodeType string) (count int) {
+		nodes := r.nodes()
+		for _, pod := range r.pods() {
+			if node := nodes[pod.Spec.NodeName]; node != nil && pod.Labels[jobLabel] == j.name && typeOf(node.Labels) == nodeType {
+				count++
+			}
+		}
+		return count
+	}
+	if !r.passUntil(20*time.Minute, fast, func() bool { return on(moves, "fast") == 4 }) {
+		r.fatal("the Job does not move to the lent node")
+	}
+	if !r.passUntil(15*time.Minute, fast, func() bool { return on(lends, "fast") == 1 && on(moves, "slow") == 4 }) {
+		r.fatal("the JobSet does not get its node back, while four nodes of the other type are idle")
 	}
 }

@@ -162,6 +162,9 @@ func (l *Loop) requestDecision(
 		// replace lost nodes nor use idle ones.
 		r = plan.Snapshot(w, id, nil)
 		r.Allocate.Options.Admission = elastallocv1.Admission_ADMISSION_OPTIMIZED
+		// The admission considers running jobs in order. A job that must not be paused gets its nodes on their type first, also
+		// nodes that it lent; other jobs may move.
+		r.First(func(j *world.Job) bool { return frozen[j.ID] == plan.NoPause })
 		if response, result, err = l.allocate(ctx, w, r, trigger); err != nil {
 			return nil, r, result, err
 		}

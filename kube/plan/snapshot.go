@@ -38,6 +38,22 @@ type Request struct {
 // Available returns the number of nodes for the included jobs.
 func (r *Request) Available() int { return int(r.Allocate.GetSnapshot().GetTotalNodes()) - r.Kept }
 
+// First moves some of the included jobs to the front of the request. Otherwise the order stays the same.
+func (r *Request) First(some func(*world.Job) bool) {
+	described := r.Allocate.GetSnapshot().GetJobs()
+	kept := described[len(r.Jobs):]
+	var jobs []*world.Job
+	var ordered []*elastallocv1.Job
+	for _, chosen := range []bool{true, false} {
+		for i, j := range r.Jobs {
+			if some(j) == chosen {
+				jobs, ordered = append(jobs, j), append(ordered, described[i])
+			}
+		}
+	}
+	r.Jobs, r.Allocate.Snapshot.Jobs = jobs, append(ordered, kept...)
+}
+
 // availableOf returns the number of nodes of a type for the included jobs.
 func (r *Request) availableOf(nodeType string) int {
 	if nodeType == "" {

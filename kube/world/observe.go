@@ -108,6 +108,7 @@ func Observe(in Input) *ClusterState {
 			j.Cooling = j.Cooling && j.Nodes() == 0
 		}
 	}
+	w.keepTypes()
 	return w
 }
 

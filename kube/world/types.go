@@ -133,8 +133,8 @@ func (o *observer) candidates(j *Job) []string {
 	return allowed
 }
 
-// setTypes sets the node types that a decision may choose for a job: all candidates for a job that may move or is started by
-// the controller, and the type that it selects for all others.
+// setTypes sets the node types that a decision may choose for a job, or pins the job. Unless keepTypes lets the job keep its
+// type, these are all candidates.
 func (o *observer) setTypes(j *Job) {
 	if len(o.Pool.NodeTypes) == 0 || j.Shape.Finished {
 		return
@@ -150,13 +150,20 @@ func (o *observer) setTypes(j *Job) {
 	case runs && j.Type == "":
 		j.pin(NoType, "its pods may run on several node types; suspend it, so that it "+
 			"is started on one type, or select the labels of a type in its pod template")
-	case runs && (j.Cooling || !o.world.MayMove(j)):
-		j.Types = []string{j.Type}
 	case !runs && j.Type == "" && !j.Kueue && !j.Shape.CanSelect():
 		j.pin(NoType, "the pod template of a "+j.Kind.Name+" cannot change; it must select the labels of a node type")
-	case len(j.Types) == 0:
+	case len(j.Types) == 0 && (!runs || o.world.MayMove(j)):
 		j.pin(NoType, fmt.Sprintf("it can run on no node type of the pool; its annotation %s and its pod template must allow one of %v",
 			SpeedsAnnotation, o.Pool.TypeNames()))
+	}
+}
+
+// keepTypes lets running jobs that must not move now keep their node type.
+func (w *ClusterState) keepTypes() {
+	for _, j := range w.Jobs {
+		if j.Nodes() > 0 && j.Type != "" && (j.Cooling || !w.MayMove(j)) {
+			j.Types = []string{j.Type}
+		}
 	}
 }
 

@@ -192,6 +192,9 @@ func (l *Loop) allocate(
 	if l.pool.MaxNodes > 0 {
 		l.worthwhile = plan.Scale(w, r)
 	}
+	if err := r.CheckLimits(); err != nil {
+		return nil, resultFailed, err
+	}
 	if l.pool.Objective == config.Progress && (trigger == triggerJob || trigger == triggerNode) {
 		response, err = l.Allocator.FillIdle(ctx, &elastallocv1.FillIdleRequest{Snapshot: snapshot})
 	} else {

@@ -10,11 +10,13 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/elastalloc/elastalloc/kube/config"
 	"github.com/elastalloc/elastalloc/kube/internal/testing/worldtest"
 )
 
@@ -163,5 +165,46 @@ func TestRefusedMove(t *testing.T) {
 	c.passes(120)
 	if c.wantOn("later", map[string]string{"moves": "4 a100"}); refused != 1 {
 		t.Errorf("%d writes were refused; want 1", refused)
+	}
+}
+
+// TestTooManySizeLimits checks that a pool whose jobs need more size limits than a request may have gets no decision and an
+// error that says what to change, and gets a decision once it needs fewer.
+func TestTooManySizeLimits(t *testing.T) {
+	t.Parallel()
+	const types, units = 8, 512
+	c := newCluster(t, 0)
+	c.pool = worldtest.UnitPool()
+	for i := range types {
+		name := fmt.Sprint("type-", i)
+		c.pool.NodeTypes = append(c.pool.NodeTypes, config.NodeType{Name: name, Labels: map[string]string{"gpu": name}})
+		node := worldtest.Node(name)
+		node.Labels["gpu"] = name
+		node.Status.Allocatable[worldtest.Unit] = *resource.NewQuantity(units, resource.DecimalSI)
+		foreign := worldtest.Pod("foreign-"+name, name, nil) // With one unit in use, no limit follows from another one.
+		foreign.Spec.Containers[0].Resources.Requests[worldtest.Unit] = *resource.NewQuantity(1, resource.DecimalSI)
+		for _, object := range []client.Object{node, foreign} {
+			if err := c.client.Create(t.Context(), object); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for size := 1; size <= units; size *= 2 {
+		job := worldtest.SmallJob(fmt.Sprint("job-", size), 0, size, map[string]string{"work": "1h", "nodes": "1"})
+		job.SetResourceVersion("")
+		if err := c.client.Create(t.Context(), job); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.start()
+	c.passes(1)
+	want := "size limits: are 72 for 8 node types; must be at most 64: use fewer node types"
+	if d := c.loop.Report().Decision; d == nil || d.Result != "failed" || !strings.Contains(d.Detail, want) {
+		t.Fatalf("the decision is %+v; want the error %q", d, want)
+	}
+	c.end("job-512")
+	c.passes(10)
+	if d := c.loop.Report().Decision; d.Result != "decided" {
+		t.Errorf("the decision with 64 size limits is %+v", d)
 	}
 }

@@ -74,6 +74,22 @@ func (r *Request) setSizeLimits(w *world.ClusterState, added int) {
 	}
 }
 
+// maxSizeLimits is the maximum number of size limits of a request, as in the API.
+const maxSizeLimits = 64
+
+// CheckLimits returns an error if the request has more size limits than the API accepts. A pool without node types never
+// has: each limit is at least twice as large as the one before.
+func (r *Request) CheckLimits() error {
+	snapshot := r.Allocate.GetSnapshot()
+	n := len(snapshot.GetSizeLimits())
+	if n <= maxSizeLimits {
+		return nil
+	}
+	return fmt.Errorf("size limits: are %d for %d node types; must be at most %d: "+
+		"use fewer node types, or let the pods of the pool's jobs request fewer different numbers of units",
+		n, len(snapshot.GetNodeTypes()), maxSizeLimits)
+}
+
 // lessWaiting subtracts the nodes for which pods of omitted jobs wait from a total. These pods do not take
 // nodes that are in use.
 func lessWaiting(total, waits, inUse int) int {

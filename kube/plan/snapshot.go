@@ -339,7 +339,18 @@ func Check(r Request, a Response) error {
 	if len(a.GetAllocations()) != len(snapshot.GetJobs()) {
 		return fmt.Errorf("allocations: has %d entries; must have %d", len(a.GetAllocations()), len(snapshot.GetJobs()))
 	}
-	var bad []error
+	bad := slices.Concat(checkJobs(snapshot, a), checkSizes(r, a), checkTotal(r, a))
+	if !frozeJobs(a) { // Jobs that the allocator froze may keep more than the limits allow.
+		bad = slices.Concat(bad, checkTypes(r, a), checkTypeLimits(snapshot, a), checkSizeLimits(snapshot, a), checkGroups(r, a))
+	}
+	if gap := reportOf(a).GetRelativeGap(); math.IsNaN(gap) || math.IsInf(gap, 0) || gap < 0 {
+		bad = append(bad, fmt.Errorf("relative_gap: is %v; must be a finite number of at least 0", gap))
+	}
+	return errors.Join(bad...)
+}
+
+// checkJobs returns the allocations that are of another job, or change a job that must keep its nodes.
+func checkJobs(snapshot *elastallocv1.Snapshot, a Response) (bad []error) {
 	for i, j := range snapshot.GetJobs() {
 		switch allocation := a.GetAllocations()[i]; {
 		case allocation.GetJobId() != j.GetId():
@@ -348,56 +359,89 @@ func Check(r Request, a Response) error {
 			bad = append(bad, fmt.Errorf("job %q: is allocated %d nodes; must keep its %d", j.GetId(), allocation.GetNodes(), j.GetCurrentNodes()))
 		}
 	}
-	var sum, present int64
-	onType := make(map[string]int)
-	byGroup, kept := make(map[string]int32), make(map[string]int32)
-	for _, j := range snapshot.GetJobs()[len(r.Jobs):] {
-		kept[j.GetGroupId()] += j.GetCurrentNodes()
-	}
+	return bad
+}
+
+// checkSizes returns the allocations of a size or of a node type that the job may not have.
+func checkSizes(r Request, a Response) (bad []error) {
 	for i, j := range r.Jobs {
-		allocation := a.GetAllocations()[i]
-		nodes := int(allocation.GetNodes())
+		nodes, on := int(a.GetAllocations()[i].GetNodes()), a.GetAllocations()[i].GetNodeType()
 		if nodes != 0 && nodes != j.Nodes() && !slices.Contains(Legal(j), nodes) {
 			bad = append(bad, fmt.Errorf("job %q: is allocated %d nodes; must be one of %v", j.ID, nodes, Legal(j)))
 		}
-		if on := allocation.GetNodeType(); nodes == 0 && on != "" || nodes > 0 && on != j.Type &&
-			!slices.Contains(j.Types, on) || nodes > 0 && on == "" && len(j.Types) > 0 {
+		if !mayBeOn(j, nodes, on) {
 			bad = append(bad, fmt.Errorf("job %q: is allocated %d nodes of type %q; must be one of %q", j.ID, nodes, on, j.Types))
 		}
-		onType[allocation.GetNodeType()] += nodes
-		if given := snapshot.GetJobs()[i].GetGroupId(); given != "" {
-			byGroup[given] += allocation.GetNodes()
-		}
-		sum += int64(nodes)
+	}
+	return bad
+}
+
+// mayBeOn reports whether a job may have nodes of a type. No nodes have no type.
+func mayBeOn(j *world.Job, nodes int, nodeType string) bool {
+	if nodes == 0 {
+		return nodeType == ""
+	}
+	return slices.Contains(j.Types, nodeType) || nodeType == j.Type && (nodeType != "" || len(j.Types) == 0)
+}
+
+// checkTotal returns an error if the included jobs get more nodes than the pool has. If the pool shrank, jobs that the
+// allocator froze may keep more.
+func checkTotal(r Request, a Response) []error {
+	sum, present := int64(0), int64(0)
+	for i, j := range r.Jobs {
+		sum += int64(a.GetAllocations()[i].GetNodes())
 		present += int64(j.Nodes())
 	}
-	// If the pool shrank, jobs that the allocator froze may keep more nodes than the pool has.
 	if total := int64(r.Available()); sum > total && (sum > present || !frozeJobs(a)) {
-		bad = append(bad, fmt.Errorf("allocations: have %d nodes; must have at most the %d nodes of the pool", sum, total))
+		return []error{fmt.Errorf("allocations: have %d nodes; must have at most the %d nodes of the pool", sum, total)}
 	}
-	for _, t := range snapshot.GetNodeTypes() {
-		if left := r.availableOf(t.GetId()); onType[t.GetId()] > left && !frozeJobs(a) {
+	return nil
+}
+
+// checkTypes returns the node types of which the included jobs get more nodes than there are.
+func checkTypes(r Request, a Response) (bad []error) {
+	onType := make(map[string]int)
+	for i := range r.Jobs {
+		onType[a.GetAllocations()[i].GetNodeType()] += int(a.GetAllocations()[i].GetNodes())
+	}
+	for _, t := range r.Allocate.GetSnapshot().GetNodeTypes() {
+		if left := r.availableOf(t.GetId()); onType[t.GetId()] > left {
 			bad = append(bad, fmt.Errorf("allocations: have %d nodes of type %q; must have at most %d", onType[t.GetId()], t.GetId(), left))
 		}
 	}
-	bad = append(bad, checkTypeLimits(snapshot, a)...)
+	return bad
+}
+
+// checkSizeLimits returns the size limits that the allocations exceed.
+func checkSizeLimits(snapshot *elastallocv1.Snapshot, a Response) (bad []error) {
 	for _, limit := range exceeded(snapshot, a) {
-		if !frozeJobs(a) {
-			bad = append(bad, fmt.Errorf("allocations: exceed the limit of %d units in pods of at least %d", limit.GetNodes(), limit.GetSize()))
+		bad = append(bad, fmt.Errorf("allocations: exceed the limit of %d units in pods of at least %d", limit.GetNodes(), limit.GetSize()))
+	}
+	return bad
+}
+
+// checkGroups returns the groups that get more nodes than their limits. Nodes that jobs keep do not count as violations, but
+// leave less for other jobs.
+func checkGroups(r Request, a Response) (bad []error) {
+	snapshot := r.Allocate.GetSnapshot()
+	decided, kept := make(map[string]int32), make(map[string]int32)
+	for i, j := range snapshot.GetJobs() {
+		if i < len(r.Jobs) {
+			decided[j.GetGroupId()] += a.GetAllocations()[i].GetNodes()
+		} else {
+			kept[j.GetGroupId()] += j.GetCurrentNodes()
 		}
 	}
 	for _, group := range snapshot.GetGroups() {
-		if group.Limit == nil || frozeJobs(a) {
+		if group.Limit == nil {
 			continue
 		}
-		if limit := max(0, group.GetLimit()-within(snapshot, kept, group.GetId())); within(snapshot, byGroup, group.GetId()) > limit {
+		left := max(0, group.GetLimit()-within(snapshot, kept, group.GetId()))
+		if within(snapshot, decided, group.GetId()) > left {
 			bad = append(bad, fmt.Errorf("group %q: is allocated more nodes than its limit of %d", group.GetId(), group.GetLimit()))
 		}
 	}
-	if gap := reportOf(a).GetRelativeGap(); math.IsNaN(gap) || math.IsInf(gap, 0) || gap < 0 {
-		bad = append(bad, fmt.Errorf("relative_gap: is %v; must be a finite number of at least 0", gap))
-	}
-	return errors.Join(bad...)
+	return bad
 }
 
 // checkTypeLimits returns the violations of the limits of groups on single node types. Nodes that jobs keep do not count as
@@ -415,7 +459,7 @@ func checkTypeLimits(snapshot *elastallocv1.Snapshot, a Response) (bad []error) 
 				}
 			}
 			left := max(0, limit.GetLimit()-within(snapshot, kept, group.GetId()))
-			if within(snapshot, decided, group.GetId()) > left && !frozeJobs(a) {
+			if within(snapshot, decided, group.GetId()) > left {
 				bad = append(bad,
 					fmt.Errorf("group %q: is allocated more nodes of type %q than its limit of %d", group.GetId(), limit.GetNodeType(), limit.GetLimit()))
 			}

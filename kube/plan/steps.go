@@ -135,79 +135,121 @@ func (p *Plan) Done() bool { return len(p.Ready) == 0 && len(p.Waiting) == 0 && 
 // depends only on the state of the cluster, so a restarted controller continues where the previous one
 // stopped. If current is not "", only the decision with that ID counts.
 func Steps(w *world.ClusterState, current string) Plan {
-	var p Plan
 	last, written := lastDecision(w, current)
 	if last == nil || last.Mode != ModeApply || !w.Apply || current == "" && written < last.Jobs {
-		return p
+		return Plan{}
 	}
-	p.ID = last.ID
-	progress, grace := last.At, time.Duration(0)
-	if progress.After(w.Now) {
-		progress = w.Now // The clock was set back.
+	r := newRollout(w, last)
+	for _, j := range w.Jobs {
+		r.add(j)
 	}
-	rollout := client.Plan{Nodes: make(map[string]int32)}
+	return r.finish()
+}
+
+// rollout derives the plan of a decision. It first classifies the step of each job. client.Plan then decides which of the
+// pending steps have free nodes.
+type rollout struct {
+	state   *world.ClusterState
+	last    *world.Record // the decision, from the record of any of its jobs
+	plan    Plan
+	pending map[string]Step // by job
+	decides client.Plan     // with the nodes by type, and the jobs on them
+	grace   time.Duration   // longest grace period of a job of the decision
+}
+
+// newRollout returns the rollout of a decision without jobs.
+func newRollout(w *world.ClusterState, last *world.Record) *rollout {
+	r := &rollout{
+		state: w, last: last, plan: Plan{ID: last.ID}, pending: make(map[string]Step), decides: client.Plan{Nodes: make(map[string]int32)},
+	}
+	if r.decides.LastProgress = last.At; last.At.After(w.Now) {
+		r.decides.LastProgress = w.Now // The clock was set back.
+	}
 	for _, nodeType := range w.Pool.TypeNames() {
 		n := w.NodesOf(nodeType)
-		rollout.Nodes[nodeType] = int32(n.Accepting - n.Promised + w.NodesToAdd(last.Total))
+		r.decides.Nodes[nodeType] = int32(n.Accepting - n.Promised + w.NodesToAdd(last.Total))
 	}
-	pending := make(map[string]Step)
-	for _, j := range w.Jobs {
-		byType := w.OccupiedByType(j)
-		occupied := int32(byType[w.Typed(j)])
-		if w.Pool.MaxNodes > 0 {
-			occupied += int32(j.AwaitedNodes())
+	return r
+}
+
+// add adds the nodes that a job occupies, and its step.
+func (r *rollout) add(j *world.Job) {
+	byType, on := r.state.OccupiedByType(j), r.state.Typed(j)
+	for nodeType, n := range byType { // Pods that terminate after a move.
+		if nodeType != on {
+			r.decides.Jobs = append(r.decides.Jobs, stays("", int32(n), nodeType))
 		}
-		job := client.PlanJob{ID: j.ID, Occupied: occupied, Size: occupied, Target: occupied, Type: w.Typed(j), TargetType: w.Typed(j)}
-		for nodeType, n := range byType { // Pods that terminate after a move.
-			if nodeType != job.Type {
-				rollout.Jobs = append(rollout.Jobs, client.PlanJob{
-					Occupied: int32(n), Size: int32(n), Target: int32(n), Type: nodeType, TargetType: nodeType,
-				})
-			}
-		}
-		p.Settling = p.Settling || j.Pods.Terminating > 0 || j.Pods.Live > j.Nodes() && j.Resizable()
-		if j.Record != nil && j.Record.ID == last.ID && j.HasTarget {
-			if changed := j.Record.Changed; changed != nil && changed.After(progress) && !changed.After(w.Now) {
-				progress = *changed
-			}
-			grace = max(grace, j.Shape.Grace)
-			switch step, class := stepOf(w, j); class {
-			case stepNone:
-			case stepReady:
-				p.Ready = append(p.Ready, step)
-			case stepConflict:
-				p.Conflicts = append(p.Conflicts, step)
-			case stepPending:
-				pending[j.ID], job.Size, job.Target = step, int32(step.From-j.Pods.Away), int32(step.To-j.Pods.Away)
-				if step.Type != "" {
-					job.TargetType = step.Type
-				}
-				if (step.Frees() || job.TargetType != job.Type) && j.Growing || step.selector != nil && step.From == 0 && !j.Shape.MaySelect() {
-					job.Begun = w.Now
-				}
-			}
-		}
-		rollout.Jobs = append(rollout.Jobs, job)
 	}
-	rollout.LastProgress, rollout.Patience = progress, grace+w.Pool.SettleTimeout
-	if w.Nodes.Expected > 0 {
-		rollout.Patience += w.Pool.NodeGracePeriod
+	occupied := int32(byType[on])
+	if r.state.Pool.MaxNodes > 0 {
+		occupied += int32(j.AwaitedNodes())
 	}
-	p.Expires = progress.Add(rollout.Patience)
-	for _, next := range rollout.Next(w.Now) {
-		step := pending[next.JobID]
+	job := stays(j.ID, occupied, on)
+	r.plan.Settling = r.plan.Settling || j.Pods.Terminating > 0 || j.Pods.Live > j.Nodes() && j.Resizable()
+	if j.Record != nil && j.Record.ID == r.last.ID && j.HasTarget {
+		r.observe(j)
+		r.addStep(j, &job)
+	}
+	r.decides.Jobs = append(r.decides.Jobs, job)
+}
+
+// stays returns a job that stays on its nodes.
+func stays(id string, nodes int32, nodeType string) client.PlanJob {
+	return client.PlanJob{ID: id, Occupied: nodes, Size: nodes, Target: nodes, Type: nodeType, TargetType: nodeType}
+}
+
+// observe updates the times of the decision with those of one of its jobs.
+func (r *rollout) observe(j *world.Job) {
+	if changed := j.Record.Changed; changed != nil && changed.After(r.decides.LastProgress) && !changed.After(r.state.Now) {
+		r.decides.LastProgress = *changed
+	}
+	r.grace = max(r.grace, j.Shape.Grace)
+}
+
+// addStep adds the step of a job of the decision by its class. job is the job of a pending step.
+func (r *rollout) addStep(j *world.Job, job *client.PlanJob) {
+	step, class := stepOf(r.state, j)
+	switch class {
+	case stepNone:
+	case stepReady:
+		r.plan.Ready = append(r.plan.Ready, step)
+	case stepConflict:
+		r.plan.Conflicts = append(r.plan.Conflicts, step)
+	case stepPending:
+		r.pending[j.ID] = step
+		job.Size, job.Target = int32(step.From-j.Pods.Away), int32(step.To-j.Pods.Away)
+		if step.Type != "" {
+			job.TargetType = step.Type
+		}
+		leaves := step.Frees() || job.TargetType != job.Type
+		selects := step.From == 0 && step.selector != nil
+		if leaves && j.Growing || selects && !j.Shape.MaySelect() {
+			job.Begun = r.state.Now // An earlier step is not complete.
+		}
+	}
+}
+
+// finish returns the plan, once all jobs have been added.
+func (r *rollout) finish() Plan {
+	r.decides.Patience = r.grace + r.state.Pool.SettleTimeout
+	if r.state.Nodes.Expected > 0 {
+		r.decides.Patience += r.state.Pool.NodeGracePeriod
+	}
+	r.plan.Expires = r.decides.LastProgress.Add(r.decides.Patience)
+	for _, next := range r.decides.Next(r.state.Now) {
+		step := r.pending[next.JobID]
 		if next.Nodes == 0 && step.To > step.Job.Pods.Away { // The job is suspended, to move.
 			step.To, step.Type, step.MovesTo, step.selector = 0, "", step.Type, nil
 		}
-		p.Ready = append(p.Ready, step)
-		delete(pending, next.JobID)
+		r.plan.Ready = append(r.plan.Ready, step)
+		delete(r.pending, next.JobID)
 	}
-	for _, j := range w.Jobs {
-		if step, waits := pending[j.ID]; waits {
-			p.Waiting = append(p.Waiting, step)
+	for _, j := range r.state.Jobs {
+		if step, waits := r.pending[j.ID]; waits {
+			r.plan.Waiting = append(r.plan.Waiting, step)
 		}
 	}
-	return p
+	return r.plan
 }
 
 // stepClass is what becomes of the step of a job.

@@ -211,60 +211,81 @@ func (c *Cluster) ClusterState() *world.ClusterState {
 // free nodes, and marks surplus pods as deleted.
 func (c *Cluster) Reconcile() {
 	for _, name := range slices.Sorted(maps.Keys(c.Jobs)) {
-		job := c.Jobs[name]
-		want, _, _ := unstructured.NestedInt64(job.Object, "spec", "parallelism")
-		suspended, _, _ := unstructured.NestedBool(job.Object, "spec", "suspend")
-		if suspended {
-			want = 0
-		}
-		setSuspended(job, suspended)
-		var live []*corev1.Pod
-		for _, pod := range c.Pods {
-			if pod.Labels["batch.kubernetes.io/job-name"] == name && pod.DeletionTimestamp == nil {
-				live = append(live, pod)
-			}
-		}
-		for i := len(live); i < int(want); i++ {
-			c.createdPods++
-			pod := Pod(fmt.Sprintf("%s-%d", name, c.createdPods), "", map[string]string{"batch.kubernetes.io/job-name": name})
-			if c.Pool.CountsUnits() {
-				pod.Spec.Containers[0].Resources.Requests[Unit] = Requests(job)
-			}
-			pod.Spec.NodeSelector, _, _ = unstructured.NestedStringMap(job.Object, "spec", "template", "spec", "nodeSelector")
-			c.Pods = append(c.Pods, pod)
-		}
-		for i := int(want); i < len(live); i++ {
-			// The grace period is 30 s.
-			live[i].DeletionTimestamp = &metav1.Time{Time: c.Now.Add(30 * time.Second)}
+		c.createPods(name, c.Jobs[name])
+	}
+	c.schedule()
+}
+
+// createPods creates the missing pods of a job, and marks surplus pods as deleted.
+func (c *Cluster) createPods(name string, job *unstructured.Unstructured) {
+	want, _, _ := unstructured.NestedInt64(job.Object, "spec", "parallelism")
+	suspended, _, _ := unstructured.NestedBool(job.Object, "spec", "suspend")
+	if suspended {
+		want = 0
+	}
+	setSuspended(job, suspended)
+	var live []*corev1.Pod
+	for _, pod := range c.Pods {
+		if pod.Labels["batch.kubernetes.io/job-name"] == name && pod.DeletionTimestamp == nil {
+			live = append(live, pod)
 		}
 	}
+	for i := len(live); i < int(want); i++ {
+		c.createdPods++
+		pod := Pod(fmt.Sprintf("%s-%d", name, c.createdPods), "", map[string]string{"batch.kubernetes.io/job-name": name})
+		if c.Pool.CountsUnits() {
+			pod.Spec.Containers[0].Resources.Requests[Unit] = Requests(job)
+		}
+		pod.Spec.NodeSelector, _, _ = unstructured.NestedStringMap(job.Object, "spec", "template", "spec", "nodeSelector")
+		c.Pods = append(c.Pods, pod)
+	}
+	for i := int(want); i < len(live); i++ {
+		// The grace period is 30 s.
+		live[i].DeletionTimestamp = &metav1.Time{Time: c.Now.Add(30 * time.Second)}
+	}
+}
+
+// schedule assigns the pending pods to the first nodes that they select and that have room.
+func (c *Cluster) schedule() {
 	busy := make(map[string]int64) // units in use
-	of := func(pod *corev1.Pod) int64 {
-		quantity := pod.Spec.Containers[0].Resources.Requests[Unit]
-		if !c.Pool.CountsUnits() {
-			return PerNode
+	for _, pod := range c.Pods {
+		busy[pod.Spec.NodeName] += c.unitsOf(pod)
+	}
+	for _, pod := range c.Pods {
+		if pod.Spec.NodeName != "" {
+			continue
 		}
-		return quantity.Value()
-	}
-	for _, pod := range c.Pods {
-		busy[pod.Spec.NodeName] += of(pod)
-	}
-	for _, pod := range c.Pods {
 		for _, node := range c.Nodes {
-			fits := busy[node.Name] == 0
-			if has := node.Status.Allocatable[Unit]; c.Pool.CountsUnits() {
-				fits = busy[node.Name]+of(pod) <= has.Value()
-			}
-			selected := true
-			for key, value := range pod.Spec.NodeSelector {
-				selected = selected && node.Labels[key] == value
-			}
-			if pod.Spec.NodeName == "" && fits && selected {
+			if c.fits(pod, node, busy[node.Name]) {
 				pod.Spec.NodeName, pod.Status.Phase = node.Name, corev1.PodRunning
-				busy[node.Name] += of(pod)
+				busy[node.Name] += c.unitsOf(pod)
+				break
 			}
 		}
 	}
+}
+
+// unitsOf returns the amount of Unit that a pod uses: a whole node, unless the pool counts units.
+func (c *Cluster) unitsOf(pod *corev1.Pod) int64 {
+	if !c.Pool.CountsUnits() {
+		return PerNode
+	}
+	quantity := pod.Spec.Containers[0].Resources.Requests[Unit]
+	return quantity.Value()
+}
+
+// fits reports whether a pod selects a node that has an amount of Unit in use, and fits on it.
+func (c *Cluster) fits(pod *corev1.Pod, node *corev1.Node, busy int64) bool {
+	for key, value := range pod.Spec.NodeSelector {
+		if node.Labels[key] != value {
+			return false
+		}
+	}
+	if !c.Pool.CountsUnits() {
+		return busy == 0
+	}
+	has := node.Status.Allocatable[Unit]
+	return busy+c.unitsOf(pod) <= has.Value()
 }
 
 // setSuspended sets the condition Suspended of a Job.

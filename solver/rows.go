@@ -118,8 +118,11 @@ func largestPiece(nodes, pieceNodes int) int {
 // decreases with the nodes.
 func countedNodes(nodes, pieceNodes, size int) int {
 	largest := largestPiece(nodes, pieceNodes)
-	if largest < size || nodes == 0 {
+	switch {
+	case largest < size || nodes == 0:
 		return 0
+	case largest == nodes:
+		return nodes
 	}
 	if remainder := nodes % largest; remainder < size {
 		return nodes - remainder

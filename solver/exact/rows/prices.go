@@ -382,21 +382,27 @@ func (f *smooth) share(options []Option, best, temperature float64) {
 			continue
 		}
 		o, share := &options[n], math.Exp(x)
-		nodes, remainder := float64(o.Nodes), float64(o.Remainder)
+		nodes := float64(o.Nodes)
+		counted := nodes
 		sum += share
-		f.mean[o.Row] += share * (nodes - remainder)
-		f.square[o.Row] += share * (nodes - remainder) * nodes
-		if remainder > 0 {
+		if o.Remainder > 0 {
+			remainder := float64(o.Remainder)
+			counted -= remainder
 			f.mean[o.RemainderRow] += share * remainder
 			f.square[o.RemainderRow] += share * remainder * nodes
 			remainders = true
 		}
+		f.mean[o.Row] += share * counted
+		f.square[o.Row] += share * counted * nodes
 	}
 	if remainders {
 		f.shareRemainders(options, best, temperature, sum)
 	}
 	f.value += best + temperature*math.Log(sum)
 	for g := range f.mean {
+		if f.mean[g] == 0 {
+			continue
+		}
 		f.mean[g] /= sum
 		f.square[g] /= sum
 		f.gradient[g] -= f.mean[g]

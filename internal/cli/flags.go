@@ -84,8 +84,14 @@ func (f *EnumFlag[E]) Number() E { return apiconv.Number[E](f.name) }
 // String returns the name of the value, or "" if none was set.
 func (f *EnumFlag[E]) String() string { return f.name }
 
-// Set sets the value with a name.
-func (f *EnumFlag[E]) Set(name string) error { return f.choice().Set(name) }
+// Set sets the value with a name, in any form that JSON requests may have, such as total-time or OBJECTIVE_TOTAL_TIME.
+func (f *EnumFlag[E]) Set(name string) error {
+	var zero E
+	if value := zero.Descriptor().Values().ByName(apiconv.FindValue(zero.Descriptor(), name)); value != nil && value.Number() != 0 {
+		name = f.choice().Choices[value.Index()-1]
+	}
+	return f.choice().Set(name)
+}
 
 // Type returns what the help shows for a value.
 func (f *EnumFlag[E]) Type() string { return f.choice().Type() }

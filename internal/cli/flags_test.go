@@ -1,6 +1,27 @@
 package cli
 
-import "testing"
+import (
+	"testing"
+
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+)
+
+func TestEnumFlag(t *testing.T) {
+	t.Parallel()
+	const want = elastallocv1.Objective_OBJECTIVE_TOTAL_TIME
+	for _, name := range []string{"total-time", "TOTAL_TIME", "Total_Time", "objective_total_time", "OBJECTIVE_TOTAL_TIME"} {
+		var flag EnumFlag[elastallocv1.Objective]
+		if err := flag.Set(name); err != nil || flag.Number() != want || flag.String() != "total-time" {
+			t.Errorf("%q is %s (%v), %v; want total-time", name, flag.String(), flag.Number(), err)
+		}
+	}
+	for _, name := range []string{"", "unspecified", "OBJECTIVE_UNSPECIFIED", "total", "OBJECTIVE_"} {
+		var flag EnumFlag[elastallocv1.Objective]
+		if err := flag.Set(name); err == nil || err.Error() != "must be one of progress, total-time" || flag.String() != "" {
+			t.Errorf("%q is %s, %v; want an error that lists the values", name, flag.String(), err)
+		}
+	}
+}
 
 func TestBytesFlag(t *testing.T) {
 	t.Parallel()

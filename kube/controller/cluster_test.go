@@ -170,44 +170,79 @@ func (c *cluster) start() {
 // go to the fullest node that has their units free.
 func (c *cluster) kubelet() {
 	c.t.Helper()
-	ctx := c.t.Context()
 	var jobs batchv1.JobList
-	var pods corev1.PodList
 	var nodes corev1.NodeList
-	for _, list := range []client.ObjectList{&jobs, &pods, &nodes} {
-		if err := c.client.List(ctx, list); err != nil {
+	for _, list := range []client.ObjectList{&jobs, &nodes} {
+		if err := c.client.List(c.t.Context(), list); err != nil {
 			c.t.Fatal(err)
 		}
 	}
-	busy, of := make(map[string]int), make(map[string][]*corev1.Pod) // units in use by node, and pods by job
+	busy, of := c.collectPods()
+	want := c.wantedPods(jobs.Items, of)
+	for name, pods := range of {
+		for _, pod := range pods[min(want[name], len(pods)):] {
+			if name != "" && !c.linger {
+				c.deletePod(pod, busy)
+			}
+		}
+	}
+	for i := range jobs.Items {
+		job := &jobs.Items[i]
+		for range want[job.Name] - len(of[job.Name]) {
+			quantity := job.Spec.Template.Spec.Containers[0].Resources.Limits[worldtest.Unit]
+			node := c.freeNode(job, quantity, nodes.Items, busy)
+			if node == "" && !c.scales {
+				c.t.Errorf("a pod of %s has no node", job.Name)
+				continue
+			}
+			if node != "" {
+				busy[node] += int(quantity.Value())
+			}
+			c.createPod(job.Name, node, quantity)
+		}
+	}
+}
+
+// collectPods returns the units in use by node, and the pods of each job that are not terminating. Pods without a node are
+// deleted, to be created again on a node that is free by then. Pods that are terminating are gone, unless pods stay.
+func (c *cluster) collectPods() (busy map[string]int, of map[string][]*corev1.Pod) {
+	c.t.Helper()
+	ctx := c.t.Context()
+	var pods corev1.PodList
+	if err := c.client.List(ctx, &pods); err != nil {
+		c.t.Fatal(err)
+	}
+	busy, of = make(map[string]int), make(map[string][]*corev1.Pod)
 	for i := range pods.Items {
-		if pods.Items[i].Spec.NodeName == "" { // It is made again, on a node where one is free.
-			if err := c.client.Delete(ctx, &pods.Items[i]); err != nil {
+		pod := &pods.Items[i]
+		name := pod.Labels["batch.kubernetes.io/job-name"]
+		switch {
+		case pod.Spec.NodeName == "":
+			if err := c.client.Delete(ctx, pod); err != nil {
 				c.t.Fatal(err)
 			}
-			continue
-		}
-		if pods.Items[i].Status.Phase == corev1.PodSucceeded {
-			name := pods.Items[i].Labels["batch.kubernetes.io/job-name"]
-			of[name] = append(of[name], &pods.Items[i])
-			continue
-		}
-		busy[pods.Items[i].Spec.NodeName] += units(&pods.Items[i])
-		if !pods.Items[i].DeletionTimestamp.IsZero() {
-			if !c.leaving {
-				pods.Items[i].Finalizers = nil
-				if err := c.client.Update(ctx, &pods.Items[i]); err != nil {
-					c.t.Fatal(err)
-				}
-				busy[pods.Items[i].Spec.NodeName] -= units(&pods.Items[i])
+		case pod.Status.Phase == corev1.PodSucceeded:
+			of[name] = append(of[name], pod)
+		case pod.DeletionTimestamp.IsZero():
+			busy[pod.Spec.NodeName] += units(pod)
+			of[name] = append(of[name], pod)
+		case c.leaving:
+			busy[pod.Spec.NodeName] += units(pod)
+		default:
+			pod.Finalizers = nil
+			if err := c.client.Update(ctx, pod); err != nil {
+				c.t.Fatal(err)
 			}
-			continue
 		}
-		name := pods.Items[i].Labels["batch.kubernetes.io/job-name"]
-		of[name] = append(of[name], &pods.Items[i])
 	}
+	return busy, of
+}
+
+// wantedPods returns the number of pods that each job should have, given its pods.
+func (c *cluster) wantedPods(jobs []batchv1.Job, of map[string][]*corev1.Pod) map[string]int {
+	c.t.Helper()
 	want := make(map[string]int)
-	for _, job := range jobs.Items {
+	for _, job := range jobs {
 		c.setSuspended(&job, len(of[job.Name]))
 		if want[job.Name] = int(*job.Spec.Parallelism); *job.Spec.Suspend ||
 			len(job.Status.Conditions) > 0 && job.Status.Conditions[0].Type != batchv1.JobSuspended {
@@ -221,57 +256,55 @@ func (c *cluster) kubelet() {
 	for name, most := range c.quota {
 		want[name] = min(want[name], most)
 	}
-	for name, have := range of {
-		for _, pod := range have[min(want[name], len(have)):] {
-			if !c.linger && name != "" {
-				if c.leaving {
-					pod.Finalizers = []string{"test/stays"}
-					if err := c.client.Update(ctx, pod); err != nil {
-						c.t.Fatal(err)
-					}
-				}
-				if err := c.client.Delete(ctx, pod); err != nil {
-					c.t.Fatal(err)
-				}
-				if !c.leaving {
-					busy[pod.Spec.NodeName] -= units(pod)
-				}
-			}
+	return want
+}
+
+// deletePod deletes a pod, whose units are free at once unless pods stay.
+func (c *cluster) deletePod(pod *corev1.Pod, busy map[string]int) {
+	c.t.Helper()
+	if c.leaving {
+		pod.Finalizers = []string{"test/stays"}
+		if err := c.client.Update(c.t.Context(), pod); err != nil {
+			c.t.Fatal(err)
 		}
 	}
-	for _, job := range jobs.Items {
-		for i := len(of[job.Name]); i < want[job.Name]; i++ {
-			quantity := job.Spec.Template.Spec.Containers[0].Resources.Limits[worldtest.Unit]
-			requested, node := int(quantity.Value()), ""
-			for _, n := range nodes.Items {
-				has := n.Status.Allocatable[worldtest.Unit]
-				fits := requested == 0 || busy[n.Name] == 0 || c.pool.CountsUnits() && busy[n.Name]+requested <= int(has.Value())
-				selected := labels.SelectorFromSet(job.Spec.Template.Spec.NodeSelector).Matches(labels.Set(n.Labels))
-				if fits && selected && busy[n.Name] >= busy[node] && schedulable(&n, quantity, c.tolerations...) {
-					node = n.Name
-				}
-			}
-			if node == "" && !c.scales {
-				c.t.Errorf("a pod of %s has no node", job.Name)
-				continue
-			}
-			if node != "" {
-				busy[node] += requested
-			}
-			c.pods++
-			pod := worldtest.Pod(fmt.Sprintf("%s-%d", job.Name, c.pods), node, map[string]string{"batch.kubernetes.io/job-name": job.Name})
-			pod.Spec.Containers[0].Resources.Requests[worldtest.Unit] = quantity
-			pod.Spec.Tolerations = c.tolerations
-			if reason := c.waits[job.Name]; reason != "" {
-				pod.Status.Phase = corev1.PodPending
-				pod.Status.ContainerStatuses = []corev1.ContainerStatus{
-					{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}},
-				}
-			}
-			if err := c.client.Create(ctx, pod); err != nil {
-				c.t.Fatal(err)
-			}
+	if err := c.client.Delete(c.t.Context(), pod); err != nil {
+		c.t.Fatal(err)
+	}
+	if !c.leaving {
+		busy[pod.Spec.NodeName] -= units(pod)
+	}
+}
+
+// freeNode returns the fullest node that can run a pod of a job, or "". A pod that requests no units runs on any node.
+func (c *cluster) freeNode(job *batchv1.Job, quantity resource.Quantity, nodes []corev1.Node, busy map[string]int) (free string) {
+	requested, selector := int(quantity.Value()), labels.SelectorFromSet(job.Spec.Template.Spec.NodeSelector)
+	for i := range nodes {
+		n := &nodes[i]
+		has := n.Status.Allocatable[worldtest.Unit]
+		fits := requested == 0 || busy[n.Name] == 0 || c.pool.CountsUnits() && busy[n.Name]+requested <= int(has.Value())
+		if fits && selector.Matches(labels.Set(n.Labels)) && busy[n.Name] >= busy[free] && schedulable(n, quantity, c.tolerations...) {
+			free = n.Name
 		}
+	}
+	return free
+}
+
+// createPod creates a pod of a job on a node, or without a node.
+func (c *cluster) createPod(job, node string, quantity resource.Quantity) {
+	c.t.Helper()
+	c.pods++
+	pod := worldtest.Pod(fmt.Sprintf("%s-%d", job, c.pods), node, map[string]string{"batch.kubernetes.io/job-name": job})
+	pod.Spec.Containers[0].Resources.Requests[worldtest.Unit] = quantity
+	pod.Spec.Tolerations = c.tolerations
+	if reason := c.waits[job]; reason != "" {
+		pod.Status.Phase = corev1.PodPending
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{
+			{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}},
+		}
+	}
+	if err := c.client.Create(c.t.Context(), pod); err != nil {
+		c.t.Fatal(err)
 	}
 }
 

@@ -47,6 +47,7 @@ type randomEvents struct {
 	*rand.Rand
 	tenants int
 	gone    map[string]bool // deleted nodes; the API server may still have pods on them
+	history []string        // what happened
 }
 
 // node returns a random node of the pool on which no bystander has a pod, "" if there is none.
@@ -288,47 +289,13 @@ func TestBystanders(t *testing.T) {
 			c.scales = true
 			c.lag = lags(seed)
 			d := &randomEvents{cluster: c, Rand: rand.New(rand.NewPCG(seed, 0)), gone: make(map[string]bool)}
-			var history []string
-			bystanders := func() (sizes map[string]int) {
-				sizes = make(map[string]int)
-				for i := range 2 {
-					name := fmt.Sprint("bystander-", i)
-					sizes["Job/default/"+name], _ = c.job(name)
-				}
-				return sizes
-			}
-			w := &witness{Allocator: c.allocator, allocated: make(map[string]int)}
-			w.check = func(snapshot *elastallocv1.Snapshot) {
-				running, on, total := 0, d.onNodes(), int(snapshot.GetTotalNodes())
-				for _, j := range snapshot.GetJobs() {
-					if j.GetKeep() {
-						total -= int(j.GetCurrentNodes())
-						continue
-					}
-					name, current := strings.TrimPrefix(j.GetId(), "Job/default/"), int(j.GetCurrentNodes())
-					for node, pods := range on {
-						if current > 0 && strings.HasPrefix(name, "bystander") && strings.Contains(pods, name) && d.healthy(node) {
-							running, current = running+1, current-1 // Further pods of the job are to terminate.
-						}
-					}
-				}
-				if total < running {
-					t.Fatalf("a request has %d nodes, but bystanders are on %d, after %s; nodes %v", total, running, strings.Join(history, ", "), on)
-				}
-			}
+			w := &witness{Allocator: c.allocator, allocated: make(map[string]int), check: d.checkNodes}
 			c.allocator, c.step = w, time.Minute
 			c.start()
 			for range 40 {
-				history = append(history, d.happens())
+				d.history = append(d.history, d.happens())
 				for range 1 + d.IntN(6) {
-					before := bystanders()
-					c.passes(1)
-					for id, now := range bystanders() {
-						if was := before[id]; now != was && now != w.allocated[id] {
-							t.Fatalf("%s is resized from %d nodes to %d; the decision has %d, after %s",
-								id, was, now, w.allocated[id], strings.Join(history, ", "))
-						}
-					}
+					d.checkedPass(w.allocated)
 				}
 			}
 			d.heal()
@@ -338,7 +305,7 @@ func TestBystanders(t *testing.T) {
 			}
 			if n, _ := c.job("last"); n == 0 {
 				t.Fatalf("a job has not started within 45 minutes without events, after %s; jobs %v, nodes %v\n%+v",
-					strings.Join(history, ", "), bystanders(), d.onNodes(), c.loop.Report().Decision)
+					strings.Join(d.history, ", "), d.bystanders(), d.onNodes(), c.loop.Report().Decision)
 			}
 			for node := range d.onNodes() {
 				if !d.healthy(node) {
@@ -346,5 +313,51 @@ func TestBystanders(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// bystanders returns the nodes of each bystander.
+func (d *randomEvents) bystanders() map[string]int {
+	sizes := make(map[string]int)
+	for i := range 2 {
+		name := fmt.Sprint("bystander-", i)
+		sizes["Job/default/"+name], _ = d.job(name)
+	}
+	return sizes
+}
+
+// checkNodes checks that a request has the healthy nodes with pods of bystanders, except those of jobs that keep theirs.
+func (d *randomEvents) checkNodes(snapshot *elastallocv1.Snapshot) {
+	running, on, total := 0, d.onNodes(), int(snapshot.GetTotalNodes())
+	for _, j := range snapshot.GetJobs() {
+		name, current := strings.TrimPrefix(j.GetId(), "Job/default/"), int(j.GetCurrentNodes())
+		switch {
+		case j.GetKeep():
+			total -= current
+		case strings.HasPrefix(name, "bystander"):
+			healthy := 0
+			for node, pods := range on {
+				if strings.Contains(pods, name) && d.healthy(node) {
+					healthy++
+				}
+			}
+			running += min(current, healthy) // Further pods of the job are to terminate.
+		}
+	}
+	if total < running {
+		d.t.Fatalf("a request has %d nodes, but bystanders are on %d, after %s; nodes %v", total, running, strings.Join(d.history, ", "), on)
+	}
+}
+
+// checkedPass makes a pass, and checks that bystanders are resized only to what is decided.
+func (d *randomEvents) checkedPass(allocated map[string]int) {
+	d.t.Helper()
+	before := d.bystanders()
+	d.passes(1)
+	for id, now := range d.bystanders() {
+		if was := before[id]; now != was && now != allocated[id] {
+			d.t.Fatalf("%s is resized from %d nodes to %d; the decision has %d, after %s",
+				id, was, now, allocated[id], strings.Join(d.history, ", "))
+		}
 	}
 }

@@ -318,6 +318,7 @@ type drawnUnits struct {
 	tenants, others int
 	// trouble is when something last happened to each node.
 	trouble map[string]time.Time
+	history []string // what happened
 }
 
 // changeNode changes a random node.
@@ -448,71 +449,18 @@ func TestRandomUnitEvents(t *testing.T) {
 				worldtest.SmallJob("bystander-2", 1, 8, map[string]string{"work": "10000h", "nodes": "1"}),
 			)
 			d := &drawnUnits{unitCluster: u, Rand: rand.New(rand.NewPCG(seed, 7)), trouble: make(map[string]time.Time)}
-			var history []string
-			held := func() map[string]int {
-				sizes := make(map[string]int)
-				for i, units := range []int{1, 2, 8} {
-					name := fmt.Sprint("bystander-", i)
-					pods, _ := d.job(name)
-					sizes["Job/default/"+name] = pods * units
-				}
-				return sizes
-			}
-			w := &witness{Allocator: u.allocator, allocated: make(map[string]int)}
-			w.check = func(snapshot *elastallocv1.Snapshot) {
-				decided := make(map[int]int) // units of bystanders that are decided, by units per pod
-				kept := func(least int) (sum int) {
-					for _, j := range snapshot.GetJobs() {
-						if j.GetKeep() && int(min(j.GetPieceNodes(), j.GetCurrentNodes())) >= least {
-							sum += int(j.GetCurrentNodes())
-						}
-					}
-					return sum
-				}
-				for _, j := range snapshot.GetJobs() {
-					if !j.GetKeep() && strings.Contains(j.GetId(), "bystander") {
-						decided[int(j.GetPieceNodes())] += int(j.GetCurrentNodes())
-					}
-				}
-				certain := d.certain()
-				room := func(least, nodes int) {
-					sum := 0
-					for units, n := range certain {
-						if units >= least {
-							sum += min(n, decided[units])
-						}
-					}
-					if nodes-kept(least) < sum {
-						t.Fatalf("pods of at least %d units may have %d; those of bystanders run on %d, after %s",
-							least, nodes, sum, strings.Join(history, ", "))
-					}
-				}
-				room(1, int(snapshot.GetTotalNodes()))
-				for _, limit := range snapshot.GetSizeLimits() {
-					room(int(limit.GetSize()), int(limit.GetNodes()))
-				}
-			}
+			w := &witness{Allocator: u.allocator, allocated: make(map[string]int), check: d.checkRoom}
 			u.allocator, u.step = w, time.Minute
 			u.start()
 			for range 40 {
-				history = append(history, d.happens())
+				d.history = append(d.history, d.happens())
 				for range 1 + d.IntN(6) {
-					before, used := held(), make(map[string]int)
-					for id := range before {
-						used[id] = d.sized(strings.TrimPrefix(id, "Job/default/"))
-					}
-					d.passes(1)
-					for id, now := range held() {
-						// A job may also be left with the units that its pods use.
-						if was := before[id]; now != was && now != w.allocated[id] && now != used[id] {
-							t.Fatalf("%s goes from %d units to %d; decided were %d, after %s", id, was, now, w.allocated[id], strings.Join(history, ", "))
-						}
-					}
+					d.checkedPass(w.allocated)
 				}
 			}
 			if limit := u.pool.SettleTimeout + 4*u.step; d.worst > limit {
 				t.Errorf("a pod had no node for %v although as many units were free; want at most %v, after %s",
-					d.worst, limit, strings.Join(history, ", "))
+					d.worst, limit, strings.Join(d.history, ", "))
 			}
 			d.heal()
 			u.step = 30 * time.Second
@@ -521,9 +469,73 @@ func TestRandomUnitEvents(t *testing.T) {
 			}
 			if n := d.sized("last"); n != 2 {
 				t.Fatalf("all is well for 45 minutes, and a job has not started, after %s; units %v\n%+v",
-					strings.Join(history, ", "), held(), d.loop.Report().Decision)
+					strings.Join(d.history, ", "), d.bystanders(), d.loop.Report().Decision)
 			}
 		})
+	}
+}
+
+// bystanders returns the units of the pods that each bystander requests.
+func (d *drawnUnits) bystanders() map[string]int {
+	sizes := make(map[string]int)
+	for i, units := range []int{1, 2, 8} {
+		name := fmt.Sprint("bystander-", i)
+		pods, _ := d.job(name)
+		sizes["Job/default/"+name] = pods * units
+	}
+	return sizes
+}
+
+// checkRoom checks that a request has room for the pods of bystanders, in the pool and in each size limit.
+func (d *drawnUnits) checkRoom(snapshot *elastallocv1.Snapshot) {
+	decided := make(map[int]int) // units of bystanders that are decided, by units per pod
+	for _, j := range snapshot.GetJobs() {
+		if !j.GetKeep() && strings.Contains(j.GetId(), "bystander") {
+			decided[int(j.GetPieceNodes())] += int(j.GetCurrentNodes())
+		}
+	}
+	certain := d.certain()
+	check := func(least, nodes int) {
+		sum := 0
+		for units, n := range certain {
+			if units >= least {
+				sum += min(n, decided[units])
+			}
+		}
+		if nodes-keptUnits(snapshot, least) < sum {
+			d.t.Fatalf("pods of at least %d units may have %d; those of bystanders run on %d, after %s",
+				least, nodes, sum, strings.Join(d.history, ", "))
+		}
+	}
+	check(1, int(snapshot.GetTotalNodes()))
+	for _, limit := range snapshot.GetSizeLimits() {
+		check(int(limit.GetSize()), int(limit.GetNodes()))
+	}
+}
+
+// keptUnits returns the units of the jobs that keep their nodes, with pods of at least so many units.
+func keptUnits(snapshot *elastallocv1.Snapshot, least int) (sum int) {
+	for _, j := range snapshot.GetJobs() {
+		if j.GetKeep() && int(min(j.GetPieceNodes(), j.GetCurrentNodes())) >= least {
+			sum += int(j.GetCurrentNodes())
+		}
+	}
+	return sum
+}
+
+// checkedPass makes a pass, and checks that bystanders are resized only to what is decided. A job may also be left with
+// the units that its pods use.
+func (d *drawnUnits) checkedPass(allocated map[string]int) {
+	d.t.Helper()
+	before, used := d.bystanders(), make(map[string]int)
+	for id := range before {
+		used[id] = d.sized(strings.TrimPrefix(id, "Job/default/"))
+	}
+	d.passes(1)
+	for id, now := range d.bystanders() {
+		if was := before[id]; now != was && now != allocated[id] && now != used[id] {
+			d.t.Fatalf("%s goes from %d units to %d; decided were %d, after %s", id, was, now, allocated[id], strings.Join(d.history, ", "))
+		}
 	}
 }
 

@@ -82,8 +82,8 @@ func TestGRPC(t *testing.T) {
 		"the memory of a rejected request is released":                                                    testRejectedRequest,
 		"a connection without memory for its requests rejects older ones of its caller, and then its own": testNoMemory,
 		"requests to services of gRPC are small":                                                          testServicesOfGRPC,
-		"the memory of a small response is released after it is sent":                                     func(t *testing.T) { testSentResponse(t, wrapperspb.String("x")) },
-		"the memory of a large response is released after it is sent":                                     func(t *testing.T) { testSentResponse(t, largeValue()) },
+		"the memory of a small response is released after it is sent":                                     testSmallResponse,
+		"the memory of a large response is released after it is sent":                                     testLargeResponse,
 		"a response that is not read reserves memory until its connection is closed":                      testUnreadResponse,
 		"a connection with too many canceled calls is closed":                                             testCanceledCalls,
 		"requests are not decompressed":                                                                   testCompression,
@@ -219,6 +219,16 @@ func testServicesOfGRPC(t *testing.T) {
 		}
 	}
 	wait.Until(t, "the memory is released", func() bool { return usedBytes(receiver.Memory) == 0 })
+}
+
+func testSmallResponse(t *testing.T) {
+	t.Helper()
+	testSentResponse(t, wrapperspb.String("x"))
+}
+
+func testLargeResponse(t *testing.T) {
+	t.Helper()
+	testSentResponse(t, largeValue())
 }
 
 func testSentResponse(t *testing.T, response *wrapperspb.StringValue) {

@@ -39,11 +39,11 @@ const NoBudget time.Duration = -1
 // backend.
 type Options struct {
 	// Backends are the backends to call, in this order, after the backend that the options of a
-	// decision name. Specs lists all backends. Greedy is the last fallback of every allocator: it may
+	// decision name. BackendNames lists all backends. Greedy is the last fallback of every allocator: it may
 	// be named last or left out. Nil means DefaultBackends, an empty list greedy alone.
 	Backends []solver.BackendName
 	// Programs are the executables of external backends, paths or names on the PATH.
-	// Spec.Program is the default.
+	// DefaultPrograms are the defaults.
 	Programs map[solver.BackendName]string
 	// DefaultBudget is the time budget of a decision whose options set none: 0 means
 	// the constant of that name, NoBudget none.

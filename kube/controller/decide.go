@@ -158,14 +158,8 @@ func (l *Loop) requestDecision(
 	}
 	frozen := plan.ForbiddenPauses(w, r, response, outage != nil)
 	if outage == nil && slices.Contains(slices.Collect(maps.Values(frozen)), plan.NoPause) {
-		// Let all running jobs keep at least their smallest sizes. Jobs that are frozen instead could neither
-		// replace lost nodes nor use idle ones.
-		r = plan.Snapshot(w, id, nil)
-		r.Allocate.Options.Admission = elastallocv1.Admission_ADMISSION_OPTIMIZED
-		// The admission considers running jobs in order. A job that must not be paused gets its nodes on their type first, also
-		// nodes that it lent; other jobs may move.
-		r.First(func(j *world.Job) bool { return frozen[j.ID] == plan.NoPause })
-		if response, result, err = l.allocate(ctx, w, r, trigger); err != nil {
+		// Jobs that are frozen instead could neither replace lost nodes nor use idle ones.
+		if response, r, result, err = l.allocateToAll(ctx, w, id, trigger, frozen); err != nil {
 			return nil, r, result, err
 		}
 		frozen = plan.ForbiddenPauses(w, r, response, outage != nil)
@@ -176,6 +170,26 @@ func (l *Loop) requestDecision(
 			return nil, r, resultEmpty, nil
 		}
 		response, result, err = l.allocate(ctx, w, r, trigger)
+	}
+	return response, r, result, err
+}
+
+// allocateToAll requests a decision in which all running jobs keep at least their smallest sizes. The admission considers
+// running jobs in order. Jobs that must not be paused get nodes of their type first, for which other jobs move or shrink. If
+// other jobs would be paused, the order does not change.
+func (l *Loop) allocateToAll(
+	ctx context.Context, w *world.ClusterState, id, trigger string, frozen map[string]world.Reason,
+) (response plan.Response, r plan.Request, result string, err error) {
+	for _, first := range []bool{true, false} {
+		r = plan.Snapshot(w, id, nil)
+		r.Allocate.Options.Admission = elastallocv1.Admission_ADMISSION_OPTIMIZED
+		if first {
+			r.First(func(j *world.Job) bool { return frozen[j.ID] == plan.NoPause })
+		}
+		response, result, err = l.allocate(ctx, w, r, trigger)
+		if err != nil || !plan.Pauses(r, response) {
+			break
+		}
 	}
 	return response, r, result, err
 }

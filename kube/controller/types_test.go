@@ -169,7 +169,7 @@ func TestRefusedMove(t *testing.T) {
 }
 
 // TestTooManySizeLimits checks that a pool whose jobs need more size limits than a request may have gets no decision and an
-// error that says what to change, and gets a decision once it needs fewer.
+// error that states what to change, and gets a decision once it needs fewer.
 func TestTooManySizeLimits(t *testing.T) {
 	t.Parallel()
 	const types, units = 8, 512

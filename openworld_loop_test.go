@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/elastalloc/elastalloc/solver"
 )
@@ -14,8 +15,6 @@ type openWorld struct {
 	closedLoop
 	// capacities are the sizes of the pool from given times on, in order. The first is at time 0.
 	capacities []capacity
-	// forgets states that snapshots have no recent_restarts.
-	forgets bool
 	// forced has the values of onNodes at which a job that had used its restart budget was paused, by id.
 	forced map[string][]float64
 }
@@ -32,9 +31,9 @@ const (
 )
 
 // recentRestarts returns the times with nodes since the last restarts, newest first.
-func (j *loopJob) recentRestarts() (since []float64) {
+func (j *loopJob) recentRestarts() (since []time.Duration) {
 	for n := len(j.restarts) - 1; n >= max(0, len(j.restarts)-restartBudget); n-- {
-		since = append(since, j.onNodes-j.restarts[n])
+		since = append(since, duration(j.onNodes-j.restarts[n]))
 	}
 	return since
 }
@@ -76,13 +75,6 @@ func (w *openWorld) decideOnce(ctx context.Context, active []*loopJob, action ev
 		return nil
 	}
 	s := w.snapshot(active)
-	for n, j := range active {
-		for _, since := range j.recentRestarts() {
-			if !w.forgets {
-				s.Jobs[n].RecentRestarts = append(s.Jobs[n].RecentRestarts, duration(since))
-			}
-		}
-	}
 	d, err := w.allocator.Allocate(ctx, s, w.options)
 	if err == nil {
 		err = errors.Join(w.checkLegal(active, s, d), w.checkBudget(active, s, d))

@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -44,11 +45,20 @@ func wholePool() *openWorld {
 	return w
 }
 
+// busyPool has a job of 18 min on one node every 15 min, and from the second hour on a rigid job of 9.8 h on all 8 nodes.
+// A small job is always running.
+func busyPool() *openWorld {
+	w := newOpenWorld(8)
+	w.add("rigid", 3600, 8, 8, 35_156*math.Pow(8, math.Log2(1.6)))
+	w.addStream(900, 1080)
+	return w
+}
+
 const tenDays = 864_000.0
 
 func newOpenWorld(nodes int) *openWorld {
 	w := &openWorld{capacities: []capacity{{0, nodes}}}
-	w.interval, w.onEvent, w.countsLoading = 300, callAllocate, true
+	w.interval, w.onEvent, w.countsLoading, w.reportsRestarts = 300, callAllocate, true, true
 	return w
 }
 
@@ -74,22 +84,28 @@ func (w *openWorld) addStream(interval, work float64) {
 func TestOpenWorldScenarios(t *testing.T) {
 	t.Parallel()
 	allocator := newAllocator(t, elastalloc.Options{}).Allocator
+	never := func(solver.Objective, solver.Admission) bool { return false }
 	for _, test := range []struct {
-		name     string
-		world    func() *openWorld
-		restart  time.Duration
-		most     float64 // completion time in seconds
-		excluded solver.Admission
+		name    string
+		world   func() *openWorld
+		restart time.Duration
+		most    float64 // completion time in seconds
+		// waits reports whether the first job may wait forever, as docs/schedulers/choose-an-objective.md states.
+		waits func(solver.Objective, solver.Admission) bool
 	}{
-		{"stream of small jobs", streamOfSmallJobs, 10 * time.Minute, 90_000, ""},
-		{"flapping node", flappingNode, 15 * time.Minute, 90_000, ""},
-		{"whole pool", wholePool, 10 * time.Minute, 90_000, solver.AdmissionOptimized},
+		{"stream of small jobs", streamOfSmallJobs, 10 * time.Minute, 90_000, never},
+		{"flapping node", flappingNode, 15 * time.Minute, 90_000, never},
+		{"whole pool", wholePool, 10 * time.Minute, 90_000, never},
+		{"busy pool", busyPool, 10 * time.Minute, 90_000, func(o solver.Objective, a solver.Admission) bool {
+			return a == solver.AdmissionOptimized || o == solver.ObjectiveProgress && a != solver.AdmissionFIFO
+		}},
 	} {
 		for _, objective := range []solver.Objective{solver.ObjectiveTotalTime, solver.ObjectiveProgress} {
 			for _, admission := range solver.Admissions() {
-				for _, forgets := range []bool{true, false} {
+				for _, reportsRestarts := range []bool{false, true} {
 					w := test.world()
-					w.allocator, w.options, w.forgets = allocator, solver.Options{Objective: objective, Admission: admission}, forgets
+					w.allocator, w.options = allocator, solver.Options{Objective: objective, Admission: admission}
+					w.reportsRestarts = reportsRestarts
 					first := w.jobs[0]
 					first.RestartTime = test.restart
 					err := w.runFor(t.Context(), tenDays, func(j *loopJob) bool { return j == first })
@@ -98,11 +114,11 @@ func TestOpenWorldScenarios(t *testing.T) {
 						ends = fmt.Sprintf("completes after %.0f s", first.end)
 					}
 					t.Logf("%s, %s, %s, recent_restarts %t: %s, %d resizes, %.0f%% of the node time in restarts",
-						test.name, objective, admission, !forgets, ends, first.resizes, 100*w.restartShare())
+						test.name, objective, admission, reportsRestarts, ends, first.resizes, 100*w.restartShare())
 					if err != nil {
 						t.Error(err)
 					}
-					if forgets || admission == test.excluded {
+					if !reportsRestarts || test.waits(objective, admission) {
 						continue
 					}
 					if err := w.checkRestarts(first); err != nil {
@@ -113,6 +129,54 @@ func TestOpenWorldScenarios(t *testing.T) {
 					}
 				}
 			}
+		}
+	}
+}
+
+// TestLongRestarts runs elastic jobs of 2 h on 8 nodes that are submitted at random times and restart for 2 h, with the default
+// options of OBJECTIVE_PROGRESS. The mean completion time is compared with jobs that start on 8 nodes each in the order of
+// submission. With -v, the test prints a row of the table of docs/evaluation/sequences.md.
+func TestLongRestarts(t *testing.T) {
+	t.Parallel()
+	const (
+		jobs, seeds     = 60, 3
+		slots, load     = 4, 0.9
+		restart, length = 7200.0, 7200.0
+	)
+	allocator := newAllocator(t, elastalloc.Options{}).Allocator
+	for _, reportsRestarts := range []bool{false, true} {
+		sum, fifo, resizes, largest, restarting, allocated := 0.0, 0.0, 0, 0, 0.0, 0.0
+		for seed := range uint64(seeds) {
+			w := newOpenWorld(8 * slots)
+			w.allocator, w.options = allocator, solver.Options{Objective: solver.ObjectiveProgress}
+			w.reportsRestarts = reportsRestarts
+			r, at, free := rand.New(rand.NewPCG(seed, 0)), 0.0, make([]float64, slots)
+			for n := range jobs {
+				w.add(fmt.Sprint("job-", n), at, 1, 16, length*math.Pow(8, math.Log2(1.6))).RestartTime = duration(restart)
+				first := slices.Index(free, slices.Min(free))
+				free[first] = max(free[first], at) + restart + length
+				fifo += free[first] - at
+				at += r.ExpFloat64() * (restart + length) / (slots * load)
+			}
+			if err := w.runFor(t.Context(), tenDays, func(*loopJob) bool { return true }); err != nil {
+				t.Fatal(err)
+			}
+			for _, j := range w.jobs {
+				if j.end == 0 {
+					t.Fatalf("seed %d: job %s does not complete", seed, j.ID)
+				}
+				sum += j.end - j.submit
+				resizes, largest = resizes+j.resizes, max(largest, j.resizes)
+				if err := w.checkRestarts(j); reportsRestarts && err != nil {
+					t.Error(err)
+				}
+			}
+			restarting, allocated = restarting+w.restarting, allocated+w.allocated
+		}
+		t.Logf("recent_restarts %t: %.2f times FIFO, %.2f resizes per job, at most %d, %.0f%% of the node time in restarts",
+			reportsRestarts, sum/fifo, float64(resizes)/(jobs*seeds), largest, 100*restarting/allocated)
+		if reportsRestarts && sum > 1.8*fifo {
+			t.Errorf("%.2f times the mean completion time of FIFO; must be at most 1.8", sum/fifo)
 		}
 	}
 }

@@ -29,6 +29,8 @@ type closedLoop struct {
 	onEvent  eventAction
 	// countsLoading states that training_time includes the time in which a job loads.
 	countsLoading bool
+	// reportsRestarts states that snapshots have recent_restarts.
+	reportsRestarts bool
 	// hides removes fields from the snapshot of a job that the scheduler does not know. It may be nil.
 	hides func(job *solver.Job)
 
@@ -117,6 +119,9 @@ func (l *closedLoop) snapshot(active []*loopJob) *solver.Snapshot {
 		job.TrainingTime = duration(j.trained)
 		if l.countsLoading {
 			job.TrainingTime = duration(j.onNodes)
+		}
+		if l.reportsRestarts {
+			job.RecentRestarts = j.recentRestarts()
 		}
 		if l.hides != nil {
 			l.hides(&job)

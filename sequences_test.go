@@ -27,6 +27,33 @@ type loopKind struct {
 	maxRestarts float64
 }
 
+// loopMaxima has the largest values of random loops.
+type loopMaxima struct {
+	loops                         int
+	resizesPerJob, restartShare   float64
+	resizesOfOne, withoutFillIdle int
+}
+
+// add adds a loop.
+func (m *loopMaxima) add(l *closedLoop) {
+	m.loops++
+	m.resizesPerJob = max(m.resizesPerJob, l.resizesPerJob())
+	if l.restartsAreShort() {
+		m.restartShare = max(m.restartShare, l.restartShare())
+	}
+	for _, j := range l.jobs {
+		m.resizesOfOne = max(m.resizesOfOne, j.resizes)
+		if l.onEvent != callFillIdle {
+			m.withoutFillIdle = max(m.withoutFillIdle, j.resizes)
+		}
+	}
+}
+
+func (m loopMaxima) String() string {
+	return fmt.Sprintf("%d loops: at most %.2f resizes per job, %.3f of the node time in restarts, %d resizes of one job, %d without FillIdle",
+		m.loops, m.resizesPerJob, m.restartShare, m.resizesOfOne, m.withoutFillIdle)
+}
+
 // TestEverySequenceCompletes applies the decisions for random clusters until all jobs have
 // completed. It fails if no job makes progress, if jobs are resized more often or restart for
 // longer than the bounds allow, if a job that is alone does not get its largest size, if
@@ -51,34 +78,31 @@ func TestEverySequenceCompletes(t *testing.T) {
 	} {
 		t.Run(kind.name, func(t *testing.T) {
 			t.Parallel()
-			loops, resizes, restarts, resizesOfOne := 0, 0.0, 0.0, map[eventAction]int{}
+			var seen [2]loopMaxima // without and with recent_restarts
 			rapid.Check(t, func(rt *rapid.T) {
 				l := randomLoop(rt, kind)
 				l.allocator = allocator
 				if err := l.run(t.Context()); err != nil {
 					rt.Fatal(err)
 				}
-				loops++
-				resizes = max(resizes, l.resizesPerJob())
-				for _, j := range l.jobs {
-					resizesOfOne[l.onEvent] = max(resizesOfOne[l.onEvent], j.resizes)
+				most := &seen[0]
+				if l.reportsRestarts {
+					most = &seen[1]
 				}
+				most.add(l)
 				if l.resizesPerJob() > kind.maxResizes {
 					rt.Fatalf("%.1f resizes per job; must be at most %v: %s", l.resizesPerJob(), kind.maxResizes, lastChanges(l.jobs))
 				}
-				if l.restartsAreShort() {
-					restarts = max(restarts, l.restartShare())
-					if l.restartShare() > kind.maxRestarts {
-						rt.Fatalf("%.2f of the node time is spent in restarts; must be at most %v: %s",
-							l.restartShare(), kind.maxRestarts, lastChanges(l.jobs))
-					}
+				if l.restartsAreShort() && l.restartShare() > kind.maxRestarts {
+					rt.Fatalf("%.2f of the node time is spent in restarts; must be at most %v: %s",
+						l.restartShare(), kind.maxRestarts, lastChanges(l.jobs))
 				}
 				if kind.together && l.identical() && l.resizesPerJob() > 0 {
 					rt.Fatalf("identical jobs are resized: %s", lastChanges(l.jobs))
 				}
 			})
-			t.Logf("%d loops: at most %.2f resizes per job, %.3f of the node time in restarts; of one job, by call on events: %v resizes",
-				loops, resizes, restarts, resizesOfOne)
+			t.Logf("without recent_restarts: %v", seen[0])
+			t.Logf("with recent_restarts: %v", seen[1])
 		})
 	}
 }
@@ -252,6 +276,7 @@ func randomLoop(t *rapid.T, kind loopKind) *closedLoop {
 	if kind.groups {
 		randomLimits(t, l)
 	}
+	l.reportsRestarts = rapid.Bool().Draw(t, "recent_restarts")
 	return l
 }
 

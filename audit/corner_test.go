@@ -49,6 +49,15 @@ func TestCornerCases(t *testing.T) {
 			"totalNodes": 6, "groups": [{"id": "g", "limit": 2, "quota": 5}, {"id": "h", "quota": 3}], "jobs": [
 			{"id": "a", "groupId": "g", "remainingEta": "3600s", "minNodes": 4}, {"id": "b", "groupId": "h", "remainingEta": "3600s", "minNodes": 8},
 			{"id": "c", "groupId": "g", "remainingEta": "3600s", "maxNodes": 2}]}`,
+		"a running job without free nodes in the limit of its group on a type blocks no other": `"options": {"objective": "OBJECTIVE_TOTAL_TIME",
+			"admission": "ADMISSION_FIFO"}, "snapshot": {
+			"nodeTypes": [{"id": "x", "nodes": 3}, {"id": "y", "nodes": 7}],
+			"groups": [{"id": "g", "typeLimits": [{"nodeType": "x", "limit": 1}]}], "jobs": [
+			{"id": "a", "groupId": "g", "remainingEta": "3600s", "maxNodes": 1, "currentNodes": 1, "currentNodeType": "x"},
+			{"id": "b", "groupId": "g", "remainingEta": "3600s", "currentNodes": 1, "currentNodeType": "x", "speeds": [{"nodeType": "x"}]},
+			{"id": "c", "groupId": "g", "remainingEta": "3600s", "maxNodes": 2}]}`,
+		"a size beyond the pool does not count in a quota": `"options": {"objective": "OBJECTIVE_TOTAL_TIME"}, "snapshot": {
+			"totalNodes": 6, "groups": [{"id": "g", "quota": 5}], "jobs": [{"id": "a", "groupId": "g", "remainingEta": "3600s"}]}`,
 		"weights that differ in their last digits": `"options": {"objective": "OBJECTIVE_TOTAL_TIME"}, "snapshot": {"totalNodes": 3, "jobs": [
 			{"id": "a", "remainingEta": "3600s", "weight": 1}, {"id": "b", "remainingEta": "3600s", "weight": 1.0000000000000346}]}`,
 	} {

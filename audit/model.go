@@ -201,22 +201,20 @@ func (m *model) setFloors(classes []admissionClass) {
 
 // reach is what a member can use alone.
 type reach struct {
-	largest int    // size that fits the pool
-	types   []bool // on which some size fits the pool
+	largest int    // size that fits the pool and all size limits
+	types   []bool // on which some size fits the pool and all size limits
 	fits    bool   // some size fits the pool and the limits of all groups of the member
 }
 
-// reachOf returns what a member can use. Without rows, all of its sizes count in largest and types.
+// reachOf returns what a member can use.
 func (m *model) reachOf(j *member) reach {
 	r := reach{types: make([]bool, len(m.nodes))}
-	inRows := m.multipleTypes() || len(m.limits) > 0 // Sizes that exceed a row are left out then.
 	for _, p := range j.profiles {
 		for _, k := range p.sizes {
-			fits := m.fitsPool(j.job, p.nodeType, k)
-			if fits || !inRows {
+			if m.fitsPool(j.job, p.nodeType, k) {
 				r.largest, r.types[p.nodeType] = max(r.largest, k), true
+				r.fits = r.fits || m.fitsGroups(j.job, p.nodeType, k)
 			}
-			r.fits = r.fits || fits && m.fitsGroups(j.job, p.nodeType, k)
 		}
 	}
 	return r

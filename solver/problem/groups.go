@@ -20,8 +20,9 @@ type AdmittedGroup struct {
 	// TypeLimits are the limits of nodes of each node type, NoLimit for none. Nil means that there is none.
 	TypeLimits []int
 	// Floor is a soft minimum in nodes: each node below it costs Problem.QuotaPrice. It is the
-	// smallest of the quota, the sum of the largest sizes of the admitted jobs, and the number of nodes of the
-	// types that these jobs can use. Jobs that fit on no type or exceed a limit do not count.
+	// smallest of the quota, the sum of the largest sizes of the admitted jobs that fit the pool and the size
+	// limits, and the number of nodes of the types that these jobs can use. Jobs that fit on no type or exceed a
+	// limit do not count.
 	Floor int
 }
 
@@ -88,14 +89,16 @@ func (p *Problem) admitGroups() {
 		if job.Options[0].IsZero() && !slices.ContainsFunc(job.Options, fits) {
 			continue
 		}
+		// Without rows, the options include sizes that exceed the pool.
+		options := slices.DeleteFunc(slices.Clone(job.Options), func(o solver.Option) bool {
+			return o.IsZero() || !rows.Fit(o, job.PieceNodes)
+		})
 		for g := job.Group; g >= 0; g = p.Groups[g].Parent {
-			if largest[g] += LargestNodes(job.Options); usable[g] == nil {
+			if largest[g] += LargestNodes(options); usable[g] == nil {
 				usable[g] = make(map[int]int)
 			}
-			for _, o := range job.Options {
-				if on := int(o.Type); !o.IsZero() {
-					usable[g][on] = rows.Of(on)[0].Nodes
-				}
+			for _, o := range options {
+				usable[g][int(o.Type)] = rows.Of(int(o.Type))[0].Nodes
 			}
 		}
 	}

@@ -145,6 +145,23 @@ func TestFloors(t *testing.T) {
 	}
 }
 
+// TestFloorOfSizesBeyondPool checks that a size that exceeds the pool does not count in the floor of a group, as
+// it does not if a size limit, which cannot bind, is given in addition.
+func TestFloorOfSizesBeyondPool(t *testing.T) {
+	for name, limits := range map[string][]solver.SizeLimit{"no size limit": nil, "a size limit above the pool": {{Size: 7, Nodes: 7}}} {
+		job := inGroup("a", "g", 1, 0)
+		job.AllowedNodes = []int{1, 2, 4, 8}
+		s := &solver.Snapshot{
+			TotalNodes: 6, Horizon: solver.DefaultHorizon(), Groups: []solver.Group{{ID: "g", Quota: 5}},
+			SizeLimits: limits, Jobs: []solver.Job{job},
+		}
+		p := problem.NewProblemFor(s, solver.Options{Objective: solver.ObjectiveTotalTime, Admission: solver.AdmissionPreemptive})
+		if got := p.Groups[0].Floor; got != 4 {
+			t.Errorf("%s: the floor is %d; want 4", name, got)
+		}
+	}
+}
+
 // TestCheckLimits checks that no plan passes that breaks a limit.
 func TestCheckLimits(t *testing.T) {
 	s := &solver.Snapshot{

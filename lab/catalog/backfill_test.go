@@ -31,7 +31,7 @@ type easyPool struct {
 	jobs           []easyJob
 	nodes, restart int
 	now            int
-	ending         bool // whether the jobs that end now still occupy their nodes
+	ending         bool // whether the jobs that complete now still occupy their nodes
 }
 
 // easy is an independent implementation of EASY backfill: a loop over seconds in which a later job may start if
@@ -49,9 +49,9 @@ func easy(jobs []easyJob, nodes, period, restart int) []easyJob {
 			p.ending = true
 			p.decide()
 		}
-		submitted, ended := p.happened()
-		left -= ended
-		event = submitted+ended > 0
+		submitted, completed := p.happened()
+		left -= completed
+		event = submitted+completed > 0
 		if regular && left > 0 {
 			p.ending = false
 			p.decide()
@@ -61,20 +61,20 @@ func easy(jobs []easyJob, nodes, period, restart int) []easyJob {
 	return jobs
 }
 
-// ends returns when a job that started ends.
-func (p *easyPool) ends(j easyJob) int { return j.start + j.run + p.restart }
+// completion returns when a job that started completes.
+func (p *easyPool) completion(j easyJob) int { return j.start + j.run + p.restart }
 
-// happened returns how many jobs are submitted and end now.
-func (p *easyPool) happened() (submitted, ended int) {
+// happened returns how many jobs are submitted and complete now.
+func (p *easyPool) happened() (submitted, completed int) {
 	for _, j := range p.jobs {
-		if j.start != notStarted && p.now == p.ends(j) {
-			ended++
+		if j.start != notStarted && p.now == p.completion(j) {
+			completed++
 		}
 		if j.submit == p.now {
 			submitted++
 		}
 	}
-	return submitted, ended
+	return submitted, completed
 }
 
 // decide starts jobs in the order of the queue. Behind the first that does not fit, a job starts if this leaves the
@@ -118,7 +118,7 @@ func (p *easyPool) earliest(head easyJob) int {
 func (p *easyPool) idle(occupies func(easyJob) bool) int {
 	idle := p.nodes
 	for _, j := range p.jobs {
-		running := j.start != notStarted && (p.now < p.ends(j) || p.ending && p.now == p.ends(j))
+		running := j.start != notStarted && (p.now < p.completion(j) || p.ending && p.now == p.completion(j))
 		if running && occupies(j) {
 			idle -= j.nodes
 		}

@@ -88,7 +88,7 @@ func newOneJob(t *testing.T, seed uint64) *oneJob {
 		return nil
 	}
 	o := &oneJob{T: t, Rand: r, seed: seed, nearly: nearly, job: job, effort: e, clock: clock, in: in, j: &in.Jobs[0]}
-	o.drawPrices(steps)
+	o.randomPrices(steps)
 	o.atSizes, o.atNodes = math.Inf(-1), math.Inf(-1)
 	o.enumerate(make([]uint8, steps), 0)
 	o.merged = 1 + r.IntN(4)
@@ -96,8 +96,8 @@ func newOneJob(t *testing.T, seed uint64) *oneJob {
 	return o
 }
 
-// drawPrices draws prices of nodes and of sizes.
-func (o *oneJob) drawPrices(steps int) {
+// randomPrices sets random prices of nodes and of sizes.
+func (o *oneJob) randomPrices(steps int) {
 	o.prices, o.fitting = make([]float64, steps), make([]int, steps)
 	o.highest = o.j.Tail[0] / float64(steps*int(o.job.Options[1].Nodes))
 	for step := range o.prices {

@@ -108,8 +108,11 @@ func checkWrites(t *testing.T, from int64, account, pool string) int {
 			"/spec/replicatedJobs/0/template/spec/parallelism", "/spec/replicatedJobs/0/template/spec/completions",
 			"/spec/workerGroupSpecs/0/replicas", "/spec/pytorchReplicaSpecs/Worker/replicas", "/spec/runPolicy/suspend")
 	}
+	if pool == typedPool || pool == kueue { // Kueue selects the nodes of its jobs.
+		allowed = append(allowed, "/metadata/annotations/elastalloc.dev~1target-type")
+	}
 	if pool == typedPool {
-		allowed = append(allowed, "/metadata/annotations/elastalloc.dev~1target-type", "/spec/template/spec/nodeSelector",
+		allowed = append(allowed, "/spec/template/spec/nodeSelector",
 			"/spec/replicatedJobs/0/template/spec/template/spec/nodeSelector")
 	}
 	var resources []string

@@ -139,6 +139,7 @@ func TestKueue(t *testing.T) {
 		{"cohort quota", "10s", "", kueueCohortQuota}, {"not ours", "10s", "", kueueNotOurs},
 		{"RayCluster", "", "", kueueRayCluster}, {"RayJob", "", "", kueueRayJob}, {"preemption", "", "", kueuePreemption},
 		{"GPUs", "", ", count: units", kueueGPUs}, {"example", "", "", kueueExample}, {"flavors", "", "", kueueFlavors},
+		{"node types", "", twoTypes, kueueTypes},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			controller{pool: pool, account: release, kinds: "Job, RayCluster", kueue: true, settle: test.settle, more: test.more}.start(t)

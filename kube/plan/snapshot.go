@@ -51,7 +51,7 @@ func (r *Request) First(some func(*world.Job) bool) {
 			}
 		}
 	}
-	r.Jobs, r.Allocate.Snapshot.Jobs = jobs, append(ordered, kept...)
+	r.Jobs, r.Allocate.Snapshot.Jobs = jobs, slices.Concat(ordered, kept)
 }
 
 // availableOf returns the number of nodes of a type for the included jobs.

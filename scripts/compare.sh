@@ -1,5 +1,5 @@
 #!/bin/sh
-# Compares the CPU time of the exact backend at two commits: with teams, node types or size limits alone. Needs git and go.
+# Compares the CPU time of the exact backend at two commits: with teams, node types or size limits alone. Needs git, go and HiGHS.
 #
 #   scripts/compare.sh OLD NEW [RUNS]  print the smallest CPU time of RUNS alternating runs, and the ratio NEW / OLD
 #

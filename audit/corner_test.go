@@ -56,6 +56,12 @@ func TestCornerCases(t *testing.T) {
 			{"id": "a", "groupId": "g", "remainingEta": "3600s", "maxNodes": 1, "currentNodes": 1, "currentNodeType": "x"},
 			{"id": "b", "groupId": "g", "remainingEta": "3600s", "currentNodes": 1, "currentNodeType": "x", "speeds": [{"nodeType": "x"}]},
 			{"id": "c", "groupId": "g", "remainingEta": "3600s", "maxNodes": 2}]}`,
+		"a running job that exceeds the limit of its group blocks the queued jobs of the group": `"options": {"objective": "OBJECTIVE_TOTAL_TIME",
+			"admission": "ADMISSION_OPTIMIZED"}, "snapshot": {
+			"totalNodes": 8, "groups": [{"id": "g", "limit": 3}], "jobs": [
+			{"id": "a", "groupId": "g", "remainingEta": "3600s", "minNodes": 2, "maxNodes": 2, "currentNodes": 2, "trainingTime": "60s"},
+			{"id": "b", "groupId": "g", "remainingEta": "3600s", "minNodes": 2, "maxNodes": 2, "currentNodes": 2, "trainingTime": "60s"},
+			{"id": "c", "groupId": "g", "remainingEta": "3600s", "maxNodes": 1}]}`,
 		"a size beyond the pool does not count in a quota": `"options": {"objective": "OBJECTIVE_TOTAL_TIME"}, "snapshot": {
 			"totalNodes": 6, "groups": [{"id": "g", "quota": 5}], "jobs": [{"id": "a", "groupId": "g", "remainingEta": "3600s"}]}`,
 		"weights that differ in their last digits": `"options": {"objective": "OBJECTIVE_TOTAL_TIME"}, "snapshot": {"totalNodes": 3, "jobs": [

@@ -73,9 +73,8 @@ func TestAnalysisWithinBudget(t *testing.T) {
 	}
 
 	forecast, err := h.client.Forecast(t.Context(), endless(queue(20, 40)))
-	if err != nil || forecast.GetComplete() || len(forecast.GetJobs()) != 20 || forecast.GetDecisions() == 0 {
-		t.Errorf("%d jobs and %d decisions, complete %t, %v; want 20, some, and an incomplete result",
-			len(forecast.GetJobs()), forecast.GetDecisions(), forecast.GetComplete(), err)
+	if err != nil || forecast.GetComplete() || len(forecast.GetJobs()) != 20 {
+		t.Errorf("%d jobs, complete %t, %v; want 20 and an incomplete result", len(forecast.GetJobs()), forecast.GetComplete(), err)
 	}
 
 	whatIf := &elastallocv1.WhatIfRequest{Snapshot: queue(10000, 30000), Options: long}

@@ -170,7 +170,7 @@ func (s *Search) done() bool {
 // independent knapsack.
 func (s *Search) searchIndependentSteps(clock *model.Clock, _ int) {
 	p, sum, relaxed, complete := model.NewPlan(s.in), 0.0, 0.0, true
-	n := s.in.Size() / s.in.Steps // Reserve memory, to avoid copies between two checks of the deadline.
+	n := s.in.Size() / s.in.Steps // Allocate at once, to avoid copies between two checks of the deadline.
 	k := &s.memory.knapsack
 	k.nodes, k.values = slices.Grow(k.nodes[:0], n), slices.Grow(k.values[:0], n)
 	k.losses, k.edges = slices.Grow(k.losses[:0], n), slices.Grow(k.edges[:0], n)

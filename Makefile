@@ -16,7 +16,7 @@ BENCH_COUNT ?= 6
 SOAK ?= 10m
 
 # Only a test that hangs takes that long, even on a busy machine.
-TEST_TIMEOUT := 30m
+TEST_TIMEOUT := 60m
 # How often `make conformance` draws for a property. RAPID_SEED=1 has the same drawn each time.
 CHECKS ?= 2000
 # The modules that lint, race, conformance and fuzz are about, as far as it concerns them.

@@ -3,7 +3,6 @@ package client
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -61,8 +60,8 @@ const lossDecisions = 3
 //		}
 //	}
 //
-// Jobs never get more nodes than are free: a step that needs nodes waits until Observe has seen
-// enough free nodes. The state of a Plan may be lost, for example by a restart. The next Observe
+// Jobs never get more nodes than are free or than the limits of their groups allow: a step that needs
+// nodes waits until Observe has seen enough of them released. The state of a Plan may be lost, for example by a restart. The next Observe
 // rebuilds it, except Restarts, which you can save.
 type Plan struct {
 	// Cadence is the time between two decisions if nothing happens; 0 means DefaultCadence.
@@ -84,6 +83,8 @@ type Plan struct {
 
 	// Nodes is the number of nodes of the pool by node type, or under "" if the pool has no types.
 	Nodes map[string]int32
+	// Groups are the groups of the last Observe. Their quotas do not count.
+	Groups []*elastallocv1.Group
 	// Jobs are the jobs of the last Observe, in the order of its snapshot.
 	Jobs []PlanJob
 	// LastProgress is the time of the last decision or of the last step that was carried out.
@@ -107,6 +108,8 @@ type Plan struct {
 // PlanJob is the state of a job in a Plan.
 type PlanJob struct {
 	ID string
+	// Group is the id of the group of the job, "" if it has none.
+	Group string
 	// Occupied is the number of nodes that the job occupies, including nodes that it is still
 	// releasing.
 	Occupied int32
@@ -235,7 +238,7 @@ func (p *Plan) Observe(now time.Time, s *elastallocv1.Snapshot) {
 	for _, j := range p.Jobs {
 		known[j.ID] = j
 	}
-	p.Nodes, p.Jobs = nodes, make([]PlanJob, 0, len(s.GetJobs()))
+	p.Nodes, p.Groups, p.Jobs = nodes, s.GetGroups(), make([]PlanJob, 0, len(s.GetJobs()))
 	for _, job := range s.GetJobs() {
 		occupied, nodeType := job.GetCurrentNodes(), job.GetCurrentNodeType()
 		j, found := known[job.GetId()]
@@ -248,7 +251,7 @@ func (p *Plan) Observe(now time.Time, s *elastallocv1.Snapshot) {
 			j.InUse = occupied
 		}
 		grows := j.Size > j.Occupied
-		j.Occupied = occupied
+		j.Group, j.Occupied = job.GetGroupId(), occupied
 		if !j.Begun.IsZero() && (occupied == j.Size || grows == (occupied > j.Size)) {
 			p.event = p.event || p.overdue(j, now)
 			p.LastProgress, j.Begun, j.Until, j.Failures = now, time.Time{}, now.Add(p.CoolDown), 0
@@ -362,11 +365,11 @@ func (p *Plan) Snapshot(now time.Time, s *elastallocv1.Snapshot) (*elastallocv1.
 	for i := range p.Jobs {
 		p.Jobs[i].InUse = p.Jobs[i].Occupied
 	}
-	free := p.free()
+	room := p.room()
 	s = proto.CloneOf(s)
 	for i, job := range s.GetJobs() {
 		j := &p.Jobs[i]
-		fits := j.Size > 0 && free[j.Type] >= 0
+		fits := j.Size > 0 && room.free(j.Type) >= 0
 		j.kept = j.excluded || p.overdue(*j, now) || p.backingOff(*j, now) || fits && (!j.Begun.IsZero() || now.Before(j.Until))
 		job.Keep, job.CurrentNodes, job.CurrentNodeType = j.kept, j.Size, j.Type
 		if j.excluded || p.overdue(*j, now) {
@@ -417,7 +420,7 @@ func (p *Plan) Next(now time.Time) []Step {
 	if p.refused != nil || p.late(p.LastProgress, now) {
 		return nil
 	}
-	free, places := p.free(), p.places(now)
+	room, places := p.room(), p.places(now)
 	var frees, takes []Step
 	for i := range p.Jobs {
 		j := &p.Jobs[i]
@@ -432,8 +435,8 @@ func (p *Plan) Next(now time.Time) []Step {
 			step.Nodes, step.NodeType, step.Change = 0, "", elastallocv1.Change_CHANGE_PREEMPT
 		case j.Size > j.Target:
 			step.Change = elastallocv1.Change_CHANGE_SCALE_DOWN
-		case j.Target-j.Size > free[j.TargetType]:
-			// A later step may still use the free nodes: all targets fit together.
+		case !room.fits(j.Group, j.TargetType, j.Target-j.Size):
+			// A later step may still use the nodes: all targets fit together.
 			continue
 		case j.Size == 0:
 			step.Change = elastallocv1.Change_CHANGE_START
@@ -441,7 +444,7 @@ func (p *Plan) Next(now time.Time) []Step {
 		if step.Frees() {
 			frees = append(frees, step)
 		} else {
-			free[j.TargetType] -= j.Target - j.Size
+			room.take(j.Group, j.TargetType, j.Target-j.Size)
 			takes, j.Type = append(takes, step), j.TargetType
 		}
 		j.Size, j.Begun, j.On = step.Nodes, now, place.On
@@ -484,16 +487,6 @@ func (p *Plan) Overdue(now time.Time) []string {
 // late reports whether Patience has passed since a time.
 func (p *Plan) late(since, now time.Time) bool {
 	return now.Sub(since) > cmp.Or(p.Patience, DefaultPatience)
-}
-
-// free returns the number of nodes of each type that no job has reserved. It is negative if the pool
-// has shrunk.
-func (p *Plan) free() map[string]int32 {
-	free := maps.Clone(p.Nodes)
-	for _, j := range p.Jobs {
-		free[j.Type] -= j.reserved()
-	}
-	return free
 }
 
 // overdue reports whether the step of a job is not carried out within Patience.

@@ -40,9 +40,10 @@ type fakeCluster struct {
 	now  time.Time
 	plan client.Plan
 
-	typed bool
-	nodes []*fakeNode
-	jobs  []*fakeJob
+	typed  bool
+	limits []fakeLimit
+	nodes  []*fakeNode
+	jobs   []*fakeJob
 	// submitted is the number of jobs that were submitted.
 	submitted int
 	// quiet reports that steps do not fail or hang, and that jobs and nodes do not change.
@@ -63,9 +64,17 @@ type fakeNode struct {
 	job      *fakeJob
 }
 
+// fakeLimit is a limit on the nodes of all jobs of some groups, of one node type or of all.
+type fakeLimit struct {
+	groups   []string
+	nodeType string
+	nodes    int
+}
+
 type fakeJob struct {
-	id   string
-	step *client.Step // in progress
+	id    string
+	group string
+	step  *client.Step // in progress
 	// callsLeft is the number of calls of Reconcile until the step is applied or fails.
 	callsLeft int
 	fails     bool
@@ -138,6 +147,12 @@ func newFakeCluster(seed uint64, fail func(string, ...any)) *fakeCluster {
 	for range 1 + intN(16) {
 		c.addNode()
 	}
+	if intN(2) == 0 {
+		c.limits = []fakeLimit{{groups: []string{"parent", "child"}, nodes: intN(12)}, {groups: []string{"child"}, nodes: intN(6)}}
+		if c.typed {
+			c.limits = append(c.limits, fakeLimit{groups: []string{"parent", "child"}, nodeType: "a", nodes: intN(6)})
+		}
+	}
 	return c
 }
 
@@ -173,8 +188,16 @@ func (c *fakeCluster) snapshot() *elastallocv1.Snapshot {
 			}
 		}
 	}
+	if len(c.limits) > 0 {
+		parent := &elastallocv1.Group{Id: "parent", Limit: proto.Int32(int32(c.limits[0].nodes))}
+		if c.typed {
+			parent.TypeLimits = []*elastallocv1.GroupTypeLimit{{NodeType: "a", Limit: int32(c.limits[2].nodes)}}
+		}
+		child := &elastallocv1.Group{Id: "child", ParentId: "parent", Limit: proto.Int32(int32(c.limits[1].nodes))}
+		s.Groups = []*elastallocv1.Group{parent, child}
+	}
 	for _, j := range c.jobs {
-		described := &elastallocv1.Job{Id: j.id, Keep: j.excluded}
+		described := &elastallocv1.Job{Id: j.id, GroupId: j.group, Keep: j.excluded}
 		if on := c.on(j); len(on) > 0 {
 			described.CurrentNodes, described.CurrentNodeType = int32(len(on)), on[0].nodeType
 		}
@@ -188,7 +211,11 @@ func (c *fakeCluster) changeRandomly() bool {
 	switch c.intN(12) {
 	case 0, 1, 2:
 		c.submitted++
-		c.jobs = append(c.jobs, &fakeJob{id: fmt.Sprintf("job-%d", c.submitted)})
+		j := &fakeJob{id: fmt.Sprintf("job-%d", c.submitted)}
+		if len(c.limits) > 0 {
+			j.group = []string{"", "parent", "child"}[c.intN(3)]
+		}
+		c.jobs = append(c.jobs, j)
 	case 3:
 		if len(c.jobs) == 0 {
 			return false
@@ -216,6 +243,11 @@ func (c *fakeCluster) changeRandomly() bool {
 		}
 		j := c.jobs[c.intN(len(c.jobs))]
 		j.excluded = !j.excluded
+	case 7:
+		if len(c.limits) > 0 {
+			c.limits[c.intN(len(c.limits))].nodes = c.intN(12)
+		}
+		return false
 	default:
 		return false
 	}
@@ -254,10 +286,36 @@ func (c *fakeCluster) start(s client.Step) {
 		if free < 0 {
 			c.fail("%+v takes %d nodes more than are free", s, -free)
 		}
+		c.checkLimits(s)
 	}
 	j.step, j.started, j.callsLeft, j.fails, j.hangs = &s, c.now, c.intN(5), false, false
 	if !c.quiet {
 		j.fails, j.hangs = c.intN(5) == 0, c.intN(8) == 0
+	}
+}
+
+// checkLimits fails the test if jobs may exceed a limit because of a step that takes nodes.
+func (c *fakeCluster) checkLimits(s client.Step) {
+	for _, limit := range c.limits {
+		most, counts := 0, false // nodes that the jobs have or may still receive
+		for _, j := range c.jobs {
+			if !slices.Contains(limit.groups, j.group) {
+				continue
+			}
+			on, step := c.on(j), j.step
+			if j.id == s.JobID {
+				step, counts = &s, limit.counts(j.group, s.NodeType)
+			}
+			if len(on) > 0 && limit.counts(j.group, on[0].nodeType) {
+				most += len(on)
+			}
+			if step != nil && limit.counts(j.group, step.NodeType) {
+				most += max(0, int(step.Nodes)-len(on))
+			}
+		}
+		if counts && most > limit.nodes {
+			c.fail("after %+v the jobs of %v may have %d nodes of type %q; their limit is %d", s, limit.groups, most, limit.nodeType, limit.nodes)
+		}
 	}
 }
 
@@ -304,9 +362,18 @@ func (c *fakeCluster) decide(s *elastallocv1.Snapshot) *elastallocv1.AllocateRes
 		types = []string{"a", "b"}
 		left = map[string]int32{"a": s.GetNodeTypes()[0].GetNodes(), "b": s.GetNodeTypes()[1].GetNodes()}
 	}
+	limits := slices.Clone(c.limits)
+	take := func(group, nodeType string, nodes int32) {
+		left[nodeType] -= nodes
+		for i := range limits {
+			if limits[i].counts(group, nodeType) {
+				limits[i].nodes -= int(nodes)
+			}
+		}
+	}
 	for _, j := range s.GetJobs() {
 		if j.GetKeep() {
-			left[j.GetCurrentNodeType()] -= j.GetCurrentNodes()
+			take(j.GetGroupId(), j.GetCurrentNodeType(), j.GetCurrentNodes())
 		}
 	}
 	response := &elastallocv1.AllocateResponse{}
@@ -318,16 +385,27 @@ func (c *fakeCluster) decide(s *elastallocv1.Snapshot) *elastallocv1.AllocateRes
 			continue
 		}
 		a := &elastallocv1.Allocation{JobId: j.GetId(), NodeType: types[c.intN(len(types))]}
-		if highest := min(8, left[a.GetNodeType()]); highest > 0 {
+		highest := min(8, left[a.GetNodeType()])
+		for _, limit := range limits {
+			if limit.counts(j.GetGroupId(), a.GetNodeType()) {
+				highest = min(highest, int32(limit.nodes))
+			}
+		}
+		if highest > 0 {
 			a.Nodes = int32(c.intN(int(highest) + 1))
 		}
 		if a.GetNodes() == 0 {
 			a.NodeType = ""
 		}
-		left[a.GetNodeType()] -= a.GetNodes()
+		take(j.GetGroupId(), a.GetNodeType(), a.GetNodes())
 		response.Allocations = append(response.Allocations, a)
 	}
 	return response
+}
+
+// counts reports whether nodes of a type count for the limit if a job of a group has them.
+func (l fakeLimit) counts(group, nodeType string) bool {
+	return slices.Contains(l.groups, group) && (l.nodeType == "" || l.nodeType == nodeType)
 }
 
 // checkRequest checks the snapshot of a request for a decision.
@@ -821,7 +899,7 @@ func testBackoff(t *testing.T) {
 	p := client.Plan{Backoff: 10 * time.Second}
 	s := poolOf(8, 4, 2)
 	s.Groups = []*elastallocv1.Group{
-		{Id: "all", Limit: proto.Int32(6)}, {Id: "team", ParentId: "all", Quota: 3}, {Id: "other", ParentId: "all", Quota: 1},
+		{Id: "all", Limit: proto.Int32(8)}, {Id: "team", ParentId: "all", Quota: 3}, {Id: "other", ParentId: "all", Quota: 1},
 	}
 	s.Jobs[0].GroupId, s.Jobs[1].GroupId = "team", "other"
 	for failures, wait := range []int{10, 20, 40} {

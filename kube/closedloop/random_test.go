@@ -287,12 +287,19 @@ func (r *random) placeForeign() {
 	}
 }
 
-// within returns the units of the jobs of some namespaces, at sizes by name. A job that lends units counts with its pods.
+// within returns the units of the jobs of some namespaces, at sizes by name. A job with more pods on usable nodes, also
+// terminating ones, and a job that lends units counts with its pods.
 func (r *random) within(namespaces string, sizes map[string]int) (sum int) {
-	lends := make(map[string]int)
+	lends, bound, nodes := make(map[string]int), make(map[string]int), r.nodes()
 	for _, j := range r.loop.Report().State.Jobs {
 		if j.Pinned != "" {
 			lends[j.Object.GetName()] = j.RetainedNodes()
+		}
+	}
+	for _, pod := range r.pods() {
+		node, phase := nodes[pod.Spec.NodeName], pod.Status.Phase
+		if node != nil && usable(node) && phase != corev1.PodFailed && phase != corev1.PodSucceeded {
+			bound[pod.Labels[jobLabel]]++
 		}
 	}
 	for _, j := range r.open() {
@@ -302,7 +309,7 @@ func (r *random) within(namespaces string, sizes map[string]int) (sum int) {
 		if units, does := lends[j.name]; does {
 			sum += units
 		} else {
-			sum += sizes[j.name] * j.units
+			sum += max(sizes[j.name], bound[j.name]) * j.units
 		}
 	}
 	return sum

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"pgregory.net/rapid"
 
+	"github.com/elastalloc/elastalloc/kube/config"
 	"github.com/elastalloc/elastalloc/kube/internal/testing/worldtest"
 	"github.com/elastalloc/elastalloc/kube/plan"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
@@ -250,6 +251,38 @@ func TestFreedNodesAreWaitedFor(t *testing.T) {
 	c.Now = c.Now.Add(30*time.Second + c.Pool.SettleTimeout + time.Second)
 	if p = plan.Steps(c.ClusterState(), "d"); !c.Now.After(p.Expires) || len(p.Ready) != 0 {
 		t.Fatalf("plan is %+v; want it to be given up", p)
+	}
+}
+
+// TestLimitIsWaitedFor checks that a job starts on free nodes only when the pods of another job of its group are gone, because
+// the group may not have more nodes.
+func TestLimitIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	c := worldtest.New(16, worldtest.Job("a", 8, map[string]string{"work": "100h"}), worldtest.Job("b", 0, map[string]string{"work": "1h"}))
+	c.Pool.Groups = []config.Group{{Name: "all", Limit: new(8)}, {Name: "team", Parent: "all", Namespaces: []string{"default"}}}
+	c.Now = c.Now.Add(time.Hour)
+	w := c.ClusterState()
+	r := plan.Snapshot(w, "d", nil)
+	answer := &elastallocv1.AllocateResponse{SnapshotId: "d", Allocations: []*elastallocv1.Allocation{
+		{JobId: "Job/default/a", Nodes: 4}, {JobId: "Job/default/b", Nodes: 4},
+	}}
+	for _, target := range plan.Targets(w, plan.Decision{ID: "d", Mode: plan.ModeApply}, r, answer) {
+		write(c, target)
+	}
+	p := plan.Steps(c.ClusterState(), "d")
+	if len(p.Ready) != 1 || !p.Ready[0].Frees() || len(p.Waiting) != 1 {
+		t.Fatalf("plan is %+v; want one job to shrink and one to wait", p)
+	}
+	if err := take(c, p.Ready[0]); err != nil {
+		t.Fatal(err)
+	}
+	c.Reconcile()
+	if p = plan.Steps(c.ClusterState(), "d"); len(p.Ready) != 0 || len(p.Waiting) != 1 {
+		t.Fatalf("plan is %+v; want one job to wait while the pods leave", p)
+	}
+	c.RemoveDeletedPods()
+	if p = plan.Steps(c.ClusterState(), "d"); len(p.Ready) != 1 || p.Ready[0].Job.ID != "Job/default/b" {
+		t.Fatalf("plan is %+v; want the other job to start", p)
 	}
 }
 

@@ -147,7 +147,7 @@ func Steps(w *world.ClusterState, current string) Plan {
 }
 
 // rollout derives the plan of a decision. It first classifies the step of each job. client.Plan then decides which of the
-// pending steps have free nodes.
+// pending steps have free nodes within the limits of the groups.
 type rollout struct {
 	state   *world.ClusterState
 	last    *world.Record // the decision, from the record of any of its jobs
@@ -160,7 +160,8 @@ type rollout struct {
 // newRollout returns the rollout of a decision without jobs.
 func newRollout(w *world.ClusterState, last *world.Record) *rollout {
 	r := &rollout{
-		state: w, last: last, plan: Plan{ID: last.ID}, pending: make(map[string]Step), decides: client.Plan{Nodes: make(map[string]int32)},
+		state: w, last: last, plan: Plan{ID: last.ID}, pending: make(map[string]Step),
+		decides: client.Plan{Nodes: make(map[string]int32), Groups: groups(w)},
 	}
 	if r.decides.LastProgress = last.At; last.At.After(w.Now) {
 		r.decides.LastProgress = w.Now // The clock was set back.
@@ -174,17 +175,17 @@ func newRollout(w *world.ClusterState, last *world.Record) *rollout {
 
 // add adds the nodes that a job occupies, and its step.
 func (r *rollout) add(j *world.Job) {
-	byType, on := r.state.OccupiedByType(j), r.state.Typed(j)
+	byType, on, group := r.state.OccupiedByType(j), r.state.Typed(j), groupOf(r.state, j)
 	for nodeType, n := range byType { // Pods that terminate after a move.
 		if nodeType != on {
-			r.decides.Jobs = append(r.decides.Jobs, stays("", int32(n), nodeType))
+			r.decides.Jobs = append(r.decides.Jobs, stays("", group, int32(n), nodeType))
 		}
 	}
 	occupied := int32(byType[on])
 	if r.state.Pool.MaxNodes > 0 {
 		occupied += int32(j.AwaitedNodes())
 	}
-	job := stays(j.ID, occupied, on)
+	job := stays(j.ID, group, occupied, on)
 	r.plan.Settling = r.plan.Settling || j.Pods.Terminating > 0 || j.Pods.Live > j.Nodes() && j.Resizable()
 	if j.Record != nil && j.Record.ID == r.last.ID && j.HasTarget {
 		r.observe(j)
@@ -194,8 +195,8 @@ func (r *rollout) add(j *world.Job) {
 }
 
 // stays returns a job that stays on its nodes.
-func stays(id string, nodes int32, nodeType string) client.PlanJob {
-	return client.PlanJob{ID: id, Occupied: nodes, Size: nodes, Target: nodes, Type: nodeType, TargetType: nodeType}
+func stays(id, group string, nodes int32, nodeType string) client.PlanJob {
+	return client.PlanJob{ID: id, Group: group, Occupied: nodes, Size: nodes, Target: nodes, Type: nodeType, TargetType: nodeType}
 }
 
 // observe updates the times of the decision with those of one of its jobs.

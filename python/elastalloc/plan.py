@@ -4,7 +4,7 @@ Times are in seconds of any monotonic clock. The Plan of the Go client behaves t
 """
 
 import copy
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 from elastalloc import placement
 from elastalloc.messages import message
@@ -79,6 +79,7 @@ class _Job:
     """The state of a job in a Plan."""
 
     def __init__(self, nodes: int, node_type: str) -> None:
+        self.group = ""  # id of its group
         self.occupied = nodes  # including nodes that it is still releasing
         # Nodes that count as in use: those occupied at the last decision or, if a step or the job
         # itself has changed them since, those occupied now.
@@ -103,6 +104,46 @@ class _Job:
         return self.failures > 0 and now < self.until
 
 
+class _Room:
+    """The nodes that jobs may still acquire without exceeding the pool or a limit of a group."""
+
+    def __init__(self, nodes: Dict[str, int], groups: Iterable[Any], jobs: Iterable[_Job]) -> None:
+        # By group and node type. The group of the free nodes is None, and the type of a limit on the
+        # nodes of all types. Negative if the pool has shrunk or a limit was lowered.
+        self._left: Dict[Tuple[Optional[str], Optional[str]], int] = {(None, t): n for t, n in nodes.items()}
+        self._parents = {}
+        for group in groups:
+            self._parents[group.id] = group.parent_id
+            if group.HasField("limit"):
+                self._left[group.id, None] = group.limit
+            for limit in group.type_limits:
+                self._left[group.id, limit.node_type] = limit.limit
+        for job in jobs:
+            self.take(job.group, job.type, job.reserved())
+
+    def _bounds(self, group: str, node_type: str) -> List[Tuple[Optional[str], Optional[str]]]:
+        """Returns what a job of a group takes from with each node of a type."""
+        self._left.setdefault((None, node_type), 0)
+        bounds = [(None, node_type)]
+        for _ in self._parents:  # The path to the root is not longer, also if the parents are not valid.
+            bounds += [b for b in ((group, node_type), (group, None)) if group and b in self._left]
+            group = self._parents.get(group, "")
+        return bounds
+
+    def free(self, node_type: str) -> int:
+        """Returns the number of free nodes of a type. It is negative if the pool has shrunk."""
+        return self._left.get((None, node_type), 0)
+
+    def fits(self, group: str, node_type: str, nodes: int) -> bool:
+        """Returns whether a job of a group may acquire nodes of a type."""
+        return all(nodes <= self._left[bound] for bound in self._bounds(group, node_type))
+
+    def take(self, group: str, node_type: str, nodes: int) -> None:
+        """Reserves nodes of a type for a job of a group."""
+        for bound in self._bounds(group, node_type):
+            self._left[bound] -= nodes
+
+
 class _Machines(NamedTuple):
     """The machines of a pool and those that jobs occupy."""
 
@@ -124,8 +165,8 @@ class Plan:
             if not resize(step):
                 plan.failed(now, step.job_id)
 
-    Jobs never get more nodes than are free: a step that needs nodes waits until observe has seen
-    enough free nodes. The state of a Plan may be lost, for example by a restart. The next observe
+    Jobs never get more nodes than are free or than the limits of their groups allow: a step that needs
+    nodes waits until observe has seen enough of them released. The state of a Plan may be lost, for example by a restart. The next observe
     rebuilds it, except restarts, which you can save: plan.restarts.to_json(), and before the loop
     plan.restarts = Restarts.from_json(text).
 
@@ -161,6 +202,7 @@ class Plan:
         self.max_shrink = max_shrink
         self.restarts = Restarts()
         self._nodes: Dict[str, int] = {}
+        self._groups: Sequence[Any] = ()
         self._jobs: Dict[str, _Job] = {}
         self._last_progress = self._requested = -float("inf")
         self.reason = ""
@@ -229,7 +271,7 @@ class Plan:
         """
         nodes = {t.id: t.nodes for t in snapshot.node_types} or {"": snapshot.total_nodes}
         self._event |= any(self._nodes.get(t) != n for t, n in nodes.items())
-        known, self._nodes, self._jobs = self._jobs, nodes, {}
+        known, self._nodes, self._groups, self._jobs = self._jobs, nodes, snapshot.groups, {}
         for job_message in snapshot.jobs:
             occupied, node_type = job_message.current_nodes, job_message.current_node_type
             job = known.pop(job_message.id, None)
@@ -237,7 +279,7 @@ class Plan:
                 self._event, job = True, _Job(occupied, node_type)
             if job.begun is not None or occupied > job.in_use:
                 job.in_use = occupied
-            grows, job.occupied = job.size > job.occupied, occupied
+            grows, job.group, job.occupied = job.size > job.occupied, job_message.group_id, occupied
             if job.begun is not None and (occupied == job.size or grows == (occupied > job.size)):
                 self._event |= self._is_overdue(job, now)
                 self._last_progress, job.begun, job.until, job.failures = now, None, now + self.cool_down, 0
@@ -318,10 +360,10 @@ class Plan:
         self._requested, self._event = now, False
         for job in self._jobs.values():
             job.in_use = job.occupied
-        free, sent = self._free(), copy.deepcopy(snapshot)
+        room, sent = self._room(), copy.deepcopy(snapshot)
         for job_message in sent.jobs:
             job = self._jobs[job_message.id]
-            fits = job.size > 0 and free[job.type] >= 0
+            fits = job.size > 0 and room.free(job.type) >= 0
             overdue, waits = self._is_overdue(job, now), job.begun is not None or now < job.until
             job.kept = job.excluded or overdue or job.backing_off(now) or fits and waits
             job_message.keep = job.kept
@@ -384,7 +426,7 @@ class Plan:
         takes: List[Step] = []
         if self._refused is not None or self._late(self._last_progress, now):
             return frees
-        free, places = self._free(), self._places(now)
+        room, places = self._room(), self._places(now)
         for job_id, job in self._jobs.items():
             place = places.get(job_id)
             leaves = place is not None and place.do in ("stop", "move")
@@ -396,12 +438,12 @@ class Plan:
                 frees.append(Step(job_id, 0, True))
             elif job.target < job.size:
                 frees.append(Step(job_id, job.target, True, job.type))
-            elif job.target - job.size <= free[job.target_type]:
-                free[job.target_type] -= job.target - job.size
+            elif room.fits(job.group, job.target_type, job.target - job.size):
+                room.take(job.group, job.target_type, job.target - job.size)
                 job.type = job.target_type
                 takes.append(Step(job_id, job.target, False, job.type))
             else:
-                continue  # A later step may use the free nodes: all targets fit together.
+                continue  # A later step may use the nodes: all targets fit together.
             job.begun, job.on = now, place.on if place else {}
         for step in frees + takes:
             job = self._jobs[step.job_id]
@@ -507,11 +549,6 @@ class Plan:
     def _is_overdue(self, job: _Job, now: float) -> bool:
         return job.begun is not None and self._late(job.begun, now)
 
-    def _free(self) -> Dict[str, int]:
-        """Returns the number of nodes of each type that no job has reserved. It is negative if the
-        pool has shrunk."""
-        free = dict(self._nodes)
-        for job in self._jobs.values():
-            free[job.type] = free.get(job.type, 0) - job.reserved()
-            free.setdefault(job.target_type, 0)
-        return free
+    def _room(self) -> _Room:
+        """Returns what the jobs leave with the nodes that they have reserved."""
+        return _Room(self._nodes, self._groups, self._jobs.values())

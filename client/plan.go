@@ -3,6 +3,7 @@ package client
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -231,9 +232,7 @@ func (p *Plan) Observe(now time.Time, s *elastallocv1.Snapshot) {
 	for _, t := range s.GetNodeTypes() {
 		nodes[t.GetId()] = t.GetNodes()
 	}
-	for t, n := range nodes {
-		p.event = p.event || p.Nodes[t] != n
-	}
+	p.event = p.event || !maps.Equal(p.Nodes, nodes)
 	known := make(map[string]PlanJob, len(p.Jobs))
 	for _, j := range p.Jobs {
 		known[j.ID] = j

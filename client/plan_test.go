@@ -707,6 +707,11 @@ func TestRestartsState(t *testing.T) {
 	for _, text := range []string{
 		``, `[]`, `{"at": 1, "jobs": {"a": 1}}`, `{"at": 1, "jobs": {}, "more": 1}`, `{"at": 1, "jobs": {"a": {"nodes": 1, "since": [2, 1]}}}`,
 		`{"at": 1, "jobs": {"a": {"nodes": 1, "since": [-1]}}}`, `{"at": 1, "jobs": {"a": {"nodes": 1, "since": [1, 2, 3, 4]}}}`,
+		`null`, `{}`, `{"at": 1}`, `{"jobs": {}}`, `{"at": 1, "jobs": {}} {}`, `{"at": 1e400, "jobs": {}}`, `{"at": 1.5, "jobs": {}}`,
+		`{"at": 9223372036854775808, "jobs": {}}`, `{"at": 1, "jobs": {"a": {"nodes": 1, "since": [9223372036854775808]}}}`,
+		`{"at": 1, "jobs": {"a": {"nodes": "1"}}}`, `{"at": 1, "jobs": {"a": {"nodes": 2147483648}}}`,
+		`{"at": 1, "jobs": {"a": {"nodes": 1, "started": "yes"}}}`, `{"at": 1, "jobs": {"a": {"nodes": 1, "node_type": 1}}}`,
+		`{"at": 1, "jobs": {"a": {"nodes": 1, "more": 1}}}`,
 	} {
 		var r client.Restarts
 		r.Observe(time.Unix(1, 0), []*elastallocv1.Job{{Id: "a", CurrentNodes: 1}}, nil)
@@ -719,6 +724,37 @@ func TestRestartsState(t *testing.T) {
 		if err == nil || !strings.HasPrefix(err.Error(), "parse state of restarts: ") || !bytes.Equal(before, after) {
 			t.Errorf("%s: error %v, and the state is %s; want an error and %s", text, err, after, before)
 		}
+	}
+	for text, want := range map[string]string{ // A state, and its state 10 s later.
+		`{"at": 1000000000000000000, "jobs": {"a": {"nodes": 1, "since": [5000000000]}}}`: "15s",
+		`{"at": 2000000000000000000, "jobs": {"a": {"nodes": 1, "since": [5000000000]}}}`: "5s", // The clock went back.
+		// Times do not exceed the range of their type.
+		`{"at": -9223372036854775808, "jobs": {"a": {"nodes": 1, "since": [5]}}}`: "2562047h47m16.854775807s",
+		`{"at": 0, "jobs": {"a": {"nodes": 1, "since": [9223372036854775807]}}}`:  "2562047h47m16.854775807s",
+	} {
+		p := client.Plan{}
+		if err := json.Unmarshal([]byte(text), &p.Restarts); err != nil {
+			t.Fatal(err)
+		}
+		p.Observe(at(10), poolOf(8, 1))
+		state, err := json.Marshal(p.Restarts) // by value
+		if err != nil {
+			t.Fatal(err)
+		}
+		var r client.Restarts
+		if err := json.Unmarshal(state, &r); err != nil {
+			t.Fatal(err)
+		}
+		if got := r.Recent("a"); len(got) != 1 || got[0].AsDuration().String() != want {
+			t.Errorf("%s: %v after 10 s; want %s", text, got, want)
+		}
+	}
+	state, err := json.Marshal(client.Restarts{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(state, new(client.Restarts)); err != nil {
+		t.Errorf("the state of no jobs, %s: %v", state, err)
 	}
 }
 
@@ -802,6 +838,7 @@ func TestPlanRules(t *testing.T) {
 		"overdue steps": testOverdueSteps,
 		"warnings":      testWarnings,
 		"restarts":      testRestarts,
+		"node types":    testNodeTypes,
 	} {
 		t.Run(name, test)
 	}
@@ -1055,5 +1092,19 @@ func testRestarts(t *testing.T) {
 	// fourth moves to another node type.
 	if want := []string{"a10s", "c1m0s", "d10s"}; !slices.Equal(got, want) {
 		t.Errorf("the request has the restarts %v; want %v", got, want)
+	}
+}
+
+// testNodeTypes adds and removes node types without nodes: the pool changed.
+func testNodeTypes(t *testing.T) {
+	t.Helper()
+	p, types := client.Plan{}, []*elastallocv1.NodeType{{Id: "a", Nodes: 8}, {Id: "b", Nodes: 4}, {Id: "c"}}
+	for step, number := range []int{2, 2, 3, 2, 1} {
+		s := &elastallocv1.Snapshot{NodeTypes: types[:number]}
+		p.Observe(at(step), s)
+		if want := step != 1; p.Due(at(step)) != want {
+			t.Errorf("step %d, %d node types: a decision is due: %t; want %t", step, number, !want, want)
+		}
+		requestOf(t, &p, step, s)
 	}
 }

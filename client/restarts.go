@@ -3,7 +3,10 @@ package client
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"math"
 	"slices"
 	"time"
 
@@ -36,7 +39,7 @@ type jobRestarts struct {
 
 // restartState is the JSON of a Restarts. Times are in nanoseconds.
 type restartState struct {
-	At   int64                  `json:"at"` // since 1970
+	At   *int64                 `json:"at"` // since 1970
 	Jobs map[string]jobRestarts `json:"jobs"`
 }
 
@@ -56,7 +59,7 @@ func (r *Restarts) Observe(now time.Time, jobs []*elastallocv1.Job, resizing map
 		if j.Nodes > 0 {
 			j.Since = slices.Clone(j.Since)
 			for n := range j.Since {
-				j.Since[n] += elapsed
+				j.Since[n] += min(elapsed, math.MaxInt64-j.Since[n])
 			}
 		}
 		if !resizing[job.GetId()] {
@@ -79,8 +82,12 @@ func (r *Restarts) Recent(jobID string) []*durationpb.Duration {
 }
 
 // MarshalJSON returns the state.
-func (r *Restarts) MarshalJSON() ([]byte, error) {
-	return json.Marshal(restartState{r.at.UnixNano(), r.jobs})
+func (r Restarts) MarshalJSON() ([]byte, error) { // The receiver is a value, because Plan.Restarts is one.
+	at, jobs := r.at.UnixNano(), r.jobs
+	if jobs == nil {
+		jobs = map[string]jobRestarts{}
+	}
+	return json.Marshal(restartState{&at, jobs})
 }
 
 // UnmarshalJSON restores a state. The time until the next Observe counts as time with the nodes of
@@ -93,11 +100,14 @@ func (r *Restarts) UnmarshalJSON(text []byte) error {
 	if err := decoder.Decode(&read); err != nil {
 		return fmt.Errorf("parse state of restarts: %w", err)
 	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) || read.At == nil || read.Jobs == nil {
+		return errors.New("parse state of restarts: must be one object with at and jobs")
+	}
 	for id, j := range read.Jobs {
 		if len(j.Since) > maxRecentRestarts || !slices.IsSorted(j.Since) || len(j.Since) > 0 && j.Since[0] < 0 {
 			return fmt.Errorf("parse state of restarts: jobs[%q].since: is %v; must be at most %d ascending times", id, j.Since, maxRecentRestarts)
 		}
 	}
-	r.at, r.jobs = time.Unix(0, read.At), read.Jobs
+	r.at, r.jobs = time.Unix(0, *read.At), read.Jobs
 	return nil
 }

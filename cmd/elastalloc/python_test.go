@@ -261,12 +261,26 @@ for job, want in (kept, [60, 3600]), (message(pb.Job, id="a", training_time=1), 
     sent = plan.snapshot(10, message(pb.Snapshot, total_nodes=8, jobs=[running])).jobs[0]
     assert [time.ToSeconds() for time in sent.recent_restarts] == want, sent
 for text in "", "[]", "[" * 100000, "{}", '{"at": 1, "jobs": {"a": 1}}', '{"at": 1, "jobs": {"a": {"nodes": 1, "since": [2, 1]}}}', \
-        '{"at": 1, "jobs": {"a": {"nodes": 1, "since": [-1]}}}', '{"at": 1, "jobs": {"a": {"nodes": 1, "since": [1, 2, 3, 4]}}}':
+        '{"at": 1, "jobs": {"a": {"nodes": 1, "since": [-1]}}}', '{"at": 1, "jobs": {"a": {"nodes": 1, "since": [1, 2, 3, 4]}}}', \
+        'null', '{"at": 1}', '{"jobs": {}}', '{"at": 1, "jobs": {}} {}', '{"at": 1e400, "jobs": {}}', '{"at": 1.5, "jobs": {}}', \
+        '{"at": 9223372036854775808, "jobs": {}}', '{"at": 1, "jobs": {"a": {"nodes": 1, "since": [9223372036854775808]}}}', \
+        '{"at": 1, "jobs": {"a": {"nodes": "1"}}}', '{"at": 1, "jobs": {"a": {"nodes": 2147483648}}}', \
+        '{"at": 1, "jobs": {"a": {"nodes": 1, "started": "yes"}}}', '{"at": 1, "jobs": {"a": {"nodes": 1, "node_type": 1}}}', \
+        '{"at": 1, "jobs": {"a": {"nodes": 1, "more": 1}}}', '{"at": 1, "jobs": {}, "more": 1}':
     try:
         Restarts.from_json(text)
         raise AssertionError(text)
     except ValueError as error:
         assert str(error).startswith("parse state of restarts: "), error
+huge = Restarts.from_json('{"at": -9223372036854775808, "jobs": {"a": {"nodes": 1, "since": [5]}}}')
+huge.observe(1e9, [message(pb.Job, id="a", current_nodes=1)])
+assert json.loads(huge.to_json())["jobs"]["a"]["since"] == [2**63 - 1], huge.to_json()  # The Go client reads it.
+plan, types = Plan(), [{"id": "a", "nodes": 8}, {"id": "b", "nodes": 4}, {"id": "c"}]
+for n, number in enumerate([2, 2, 3, 2, 1]):
+    pool = message(pb.Snapshot, node_types=types[:number])
+    plan.observe(n, pool)
+    assert plan.due(n) == (n != 1), (n, number)
+    plan.snapshot(n, pool)
 
 def reconcile(plan, now, total, current, decided):
     """Returns the warnings of a call, or the error if the pool is rejected."""

@@ -270,7 +270,7 @@ class Plan:
         in another way, its step is void.
         """
         nodes = {t.id: t.nodes for t in snapshot.node_types} or {"": snapshot.total_nodes}
-        self._event |= any(self._nodes.get(t) != n for t, n in nodes.items())
+        self._event |= self._nodes != nodes
         known, self._nodes, self._groups, self._jobs = self._jobs, nodes, snapshot.groups, {}
         for job_message in snapshot.jobs:
             occupied, node_type = job_message.current_nodes, job_message.current_node_type

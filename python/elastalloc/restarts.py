@@ -7,6 +7,7 @@ from typing import Any, Collection, Dict, List, NamedTuple, Tuple
 __all__ = ["Restarts"]
 
 MAX_RECENT_RESTARTS = 3  # maximum length of recent_restarts
+MAX_TIME = 2**63 - 1  # nanoseconds
 
 
 class _Job(NamedTuple):
@@ -14,6 +15,13 @@ class _Job(NamedTuple):
     node_type: str
     started: bool  # the job had nodes at some time
     since: Tuple[int, ...]  # nanoseconds with nodes since the last restarts, newest first
+
+
+def _integer(value: Any, largest: int) -> int:
+    """Returns an integer of a state. Raises ValueError for another value, which int() may accept."""
+    if type(value) is not int or not -largest - 1 <= value <= largest:
+        raise ValueError(f"is {value!r}; must be an integer from {-largest - 1} to {largest}")
+    return value
 
 
 class Restarts:
@@ -42,7 +50,7 @@ class Restarts:
             job = known.get(message.id) or _Job(nodes, node_type, trained, ())
             since, started = job.since, job.started
             if job.nodes > 0:
-                since = tuple(time + elapsed for time in since)
+                since = tuple(min(time + elapsed, MAX_TIME) for time in since)
             if message.id in resizing:
                 self._jobs[message.id] = job._replace(since=since)
                 continue
@@ -66,17 +74,21 @@ class Restarts:
         restarts = cls()
         try:
             state = json.loads(text)
-            restarts._at = int(state["at"])
-            for job_id, job in state["jobs"].items():
-                since = [int(time) for time in job.get("since", ())]
+            restarts._at, jobs = _integer(state.pop("at"), MAX_TIME), state.pop("jobs")
+            if state:
+                raise ValueError(f"has the unknown fields {sorted(state)}")
+            for job_id, fields in jobs.items():
+                job = _Job(**{"node_type": "", "started": False, "since": (), **fields})
+                since = [_integer(time, MAX_TIME) for time in job.since]
                 if since != sorted(since) or min(since, default=0) < 0 or len(since) > MAX_RECENT_RESTARTS:
                     raise ValueError(
                         f"jobs[{job_id!r}].since: is {since}; "
                         f"must be at most {MAX_RECENT_RESTARTS} ascending times"
                     )
-                restarts._jobs[job_id] = _Job(
-                    int(job["nodes"]), job.get("node_type", ""), job.get("started", False), tuple(since)
-                )
+                _integer(job.nodes, 2**31 - 1)
+                if not isinstance(job.node_type, str) or not isinstance(job.started, bool):
+                    raise TypeError(f"jobs[{job_id!r}]: is {fields}; node_type must be a text, started a bool")
+                restarts._jobs[job_id] = job._replace(since=tuple(since))
         except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
             raise ValueError(f"parse state of restarts: {error!r}") from None
         return restarts

@@ -50,9 +50,9 @@ func create(dir string, now time.Time) (*file, error) {
 		}
 		f := &file{path: disk.Name(), created: now, disk: disk}
 		// One goroutine and a small window keep the memory small. The calls of a scheduler resemble the call
-		// before, so that a larger window would compress little better.
+		// before, so that a larger window would compress little better. A file that was closed without calls is not empty.
 		f.encoder, err = zstd.NewWriter(f, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedFastest),
-			zstd.WithWindowSize(1<<20), zstd.WithLowerEncoderMem(true))
+			zstd.WithWindowSize(1<<20), zstd.WithLowerEncoderMem(true), zstd.WithZeroFrames(true))
 		if err != nil {
 			return nil, errors.Join(err, disk.Close())
 		}

@@ -96,6 +96,9 @@ func readFile(path string, yield func(Entry) error) ([]ReadError, error) {
 		return nil, err
 	}
 	defer disk.Close()
+	if info, err := disk.Stat(); err != nil || info.Size() == 0 { // The decoder takes an empty file for a complete one.
+		return []ReadError{{path, 0, io.ErrUnexpectedEOF}}, err
+	}
 	decoder, err := zstd.NewReader(disk, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxLine))
 	if err != nil {
 		return nil, err

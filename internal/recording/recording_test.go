@@ -150,7 +150,7 @@ func TestFlush(t *testing.T) {
 	})
 }
 
-// TestCutAnywhere errs a file at every byte: what is read are the first calls.
+// TestTruncatedFile cuts a file at every byte: what is read are the first calls, and the file is reported.
 func TestTruncatedFile(t *testing.T) {
 	t.Parallel()
 	w, dir := open(t, 0)
@@ -169,13 +169,23 @@ func TestTruncatedFile(t *testing.T) {
 		if err := os.WriteFile(path, text[:length], 0o600); err != nil {
 			t.Fatal(err)
 		}
-		got, _, err := ReadAll([]string{dir})
-		if err != nil || len(got) > len(want) {
-			t.Fatalf("%d bytes: %d calls, %v", length, len(got), err)
+		got, errs, err := ReadAll([]string{dir})
+		if err != nil || len(got) > len(want) || len(errs) != 1 {
+			t.Fatalf("%d bytes: %d calls, read errors %v, %v", length, len(got), errs, err)
 		}
 		if d := diff(want[:len(got)], slices.Concat(got)); len(got) > 0 && d != "" {
 			t.Fatalf("%d bytes (-want +got):\n%s", length, d)
 		}
+	}
+}
+
+// TestFileWithoutCalls checks that a file of a server without calls is complete.
+func TestFileWithoutCalls(t *testing.T) {
+	t.Parallel()
+	w, dir := open(t, 0)
+	closeWriter(t, w)
+	if entries := readAll(t, dir); len(entries) > 0 {
+		t.Errorf("read %d calls", len(entries))
 	}
 }
 

@@ -40,8 +40,9 @@ made again. If it has the same allocations, its plan is used to check the
 recorded objective. Otherwise, the verdict is OPEN.
 
 The exit status is 1 if a decision is refuted, if a part of a recording cannot
-be read, which includes a file that a server is still writing, or if the
-recordings have no decisions.`,
+be read, which includes a file that a server is still writing, if a decision is
+recorded without its request or response, or if the recordings have no
+decisions.`,
 		Example: `  elastalloc-lab audit --recording recordings`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -80,6 +81,8 @@ type audits struct {
 	classes map[string]map[audit.Verdict]int
 	// notable lists decisions that are not confirmed.
 	notable []notable
+	// incomplete counts decisions whose request or response is not recorded.
+	incomplete int
 }
 
 type notable struct {
@@ -90,9 +93,13 @@ type notable struct {
 
 // add checks a call, if it is a decision.
 func (a *audits) add(ctx context.Context, e *recording.Entry) error {
-	request, asked := e.Request.(*elastallocv1.AllocateRequest)
+	if e.Method != "Allocate" || e.Status != nil {
+		return nil
+	}
+	request, requested := e.Request.(*elastallocv1.AllocateRequest)
 	response, responded := e.Response.(*elastallocv1.AllocateResponse)
-	if !asked || !responded {
+	if !requested || !responded { // For example because JSON cannot represent a duration in a frozen job.
+		a.incomplete++
 		return nil
 	}
 	report := audit.Check(ctx, request, response, a.options)
@@ -159,6 +166,9 @@ func (a *audits) failure(readErrors []recording.ReadError) error {
 	}
 	if len(unread) > 0 {
 		failures = append(failures, format.Plural(len(unread), "file")+" not read to the end")
+	}
+	if a.incomplete > 0 {
+		failures = append(failures, format.Plural(a.incomplete, "decision")+" recorded without request or response")
 	}
 	if len(a.classes) == 0 {
 		failures = append(failures, "no decision was checked")

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	spb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -116,14 +117,22 @@ func TestAuditIncomplete(t *testing.T) {
 	// Files are read in the order of their names. The complete file is checked.
 	both := damaged(text[:len(text)/2])
 	write(t, both, "decisions-20200101T000000Z.jsonl.zst", text)
+	empty := damaged("")
+	write(t, empty, "decisions-20200101T000000Z.jsonl.zst", text)
+	request := &elastallocv1.AllocateRequest{Snapshot: &elastallocv1.Snapshot{Jobs: []*elastallocv1.Job{
+		{Id: "frozen", RemainingEta: &durationpb.Duration{Seconds: 1 << 60}}, // It is not valid in JSON.
+	}}}
 	for name, test := range map[string]struct{ dir, want string }{
+		"an empty file of two": {empty, "audit: 1 file not read to the end\n"},
+		"a request that is not recorded": {
+			clitest.Record(t, recording.Entry{Time: time.Now(), Request: request, Response: new(elastallocv1.AllocateResponse)}),
+			"audit: 1 decision recorded without request or response; no decision was checked\n",
+		},
 		"a flipped bit": {damaged(string(flipped)), "1 file not read to the end"},
 		"half a file":   {damaged(text[:len(text)/2]), "1 file not read to the end"},
 		"one of two":    {both, "audit: 1 file not read to the end\n"},
-		"an empty file": {damaged(""), "audit: no decision was checked\n"},
-		"no decisions": {
-			clitest.Record(t, recording.Entry{Time: time.Now(), Request: new(elastallocv1.FillIdleRequest)}), "audit: no decision was checked\n",
-		},
+		"an empty file": {damaged(""), "audit: 1 file not read to the end; no decision was checked\n"},
+		"no decisions":  {clitest.Record(t, recording.Entry{Time: time.Now(), Status: &spb.Status{Code: 3}}), "audit: no decision was checked\n"},
 	} {
 		stdout, stderr, status := runWith(t, nil, "audit", "--recording", test.dir)
 		if status != cli.ExitFailed || !strings.Contains(stderr, test.want) || !strings.Contains(stdout, "DECISIONS") {

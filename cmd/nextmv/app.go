@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/nextmv-io/sdk/run"
@@ -145,9 +144,9 @@ func setEnum[E apiconv.Enum](field *E, option, name string) error {
 	if name == "" {
 		return nil
 	}
-	number := apiconv.Number[E](name)
-	if number == 0 {
-		return fmt.Errorf("option %s: is %q; must be one of %s", option, name, strings.Join(apiconv.Names[E](), ", "))
+	number, err := apiconv.ParseEnum[E](name)
+	if err != nil {
+		return fmt.Errorf("option %s: is %q; %w", option, name, err)
 	}
 	*field = number
 	return nil

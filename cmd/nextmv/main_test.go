@@ -129,6 +129,18 @@ func TestSolvers(t *testing.T) {
 	}
 }
 
+// TestEnumNames checks that options accept every form of a name that requests may have.
+func TestEnumNames(t *testing.T) {
+	for _, name := range []string{"total-time", "TOTAL_TIME", "OBJECTIVE_TOTAL_TIME"} {
+		var o options
+		o.Solve.Objective = name
+		request := new(elastallocv1.AllocateRequest)
+		if err := o.apply(request); err != nil || request.GetOptions().GetObjective() != elastallocv1.Objective_OBJECTIVE_TOTAL_TIME {
+			t.Errorf("%q sets %v, error %v; want OBJECTIVE_TOTAL_TIME", name, request.GetOptions().GetObjective(), err)
+		}
+	}
+}
+
 // TestErrors checks that errors name the invalid input or option, and that there is no
 // output then.
 func TestErrors(t *testing.T) {

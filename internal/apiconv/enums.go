@@ -1,6 +1,7 @@
 package apiconv
 
 import (
+	"fmt"
 	"strings"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -59,6 +60,16 @@ func FindValue(enum protoreflect.EnumDescriptor, name string) protoreflect.Name 
 		}
 	}
 	return ""
+}
+
+// ParseEnum returns the value of an enum that a user means, by a name that FindValue accepts. The error for an unknown name
+// lists the core's names of all values.
+func ParseEnum[E Enum](name string) (E, error) {
+	var zero E
+	if value := zero.Descriptor().Values().ByName(FindValue(zero.Descriptor(), name)); value != nil && value.Number() != 0 {
+		return E(value.Number()), nil
+	}
+	return 0, fmt.Errorf("must be one of %s", strings.Join(Names[E](), ", "))
 }
 
 // APINames returns the API's names of all values of an enum except 0.

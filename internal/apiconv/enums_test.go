@@ -107,3 +107,19 @@ func checkNumbers[E Enum](t *testing.T) {
 		t.Error("a number without a value has a name, or the other way round")
 	}
 }
+
+// TestParseEnum checks every form of a name, and that the error for an unknown name lists the valid ones.
+func TestParseEnum(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"total-time", "total_time", "TOTAL_TIME", "OBJECTIVE_TOTAL_TIME", "Objective-Total-Time"} {
+		if value, err := ParseEnum[elastallocv1.Objective](name); err != nil || value != elastallocv1.Objective_OBJECTIVE_TOTAL_TIME {
+			t.Errorf("%q is %v, error %v; want OBJECTIVE_TOTAL_TIME", name, value, err)
+		}
+	}
+	for _, name := range []string{"", "total", "unspecified", "OBJECTIVE_UNSPECIFIED", "BACKEND_EXACT"} {
+		const want = "must be one of progress, total-time"
+		if value, err := ParseEnum[elastallocv1.Objective](name); err == nil || err.Error() != want || value != 0 {
+			t.Errorf("%q is %v, error %v; want the error %q", name, value, err, want)
+		}
+	}
+}

@@ -76,27 +76,25 @@ func (f ChoiceFlag) Set(text string) error {
 func (f ChoiceFlag) Type() string { return strings.Join(f.Choices, "|") }
 
 // EnumFlag is a flag whose value is a value of an enum of the API, by its name in the core.
-type EnumFlag[E apiconv.Enum] struct{ name string }
+type EnumFlag[E apiconv.Enum] struct{ value E }
 
 // Number returns the value, or 0 (unspecified) if none was set.
-func (f *EnumFlag[E]) Number() E { return apiconv.Number[E](f.name) }
+func (f *EnumFlag[E]) Number() E { return f.value }
 
 // String returns the name of the value, or "" if none was set.
-func (f *EnumFlag[E]) String() string { return f.name }
+func (f *EnumFlag[E]) String() string { return apiconv.Name(f.value) }
 
 // Set sets the value with a name, in any form that JSON requests may have, such as total-time or OBJECTIVE_TOTAL_TIME.
 func (f *EnumFlag[E]) Set(name string) error {
-	var zero E
-	if value := zero.Descriptor().Values().ByName(apiconv.FindValue(zero.Descriptor(), name)); value != nil && value.Number() != 0 {
-		name = f.choice().Choices[value.Index()-1]
+	value, err := apiconv.ParseEnum[E](name)
+	if err == nil {
+		f.value = value
 	}
-	return f.choice().Set(name)
+	return err
 }
 
 // Type returns what the help shows for a value.
-func (f *EnumFlag[E]) Type() string { return f.choice().Type() }
-
-func (f *EnumFlag[E]) choice() ChoiceFlag { return ChoiceFlag{&f.name, apiconv.Names[E]()} }
+func (f *EnumFlag[E]) Type() string { return strings.Join(apiconv.Names[E](), "|") }
 
 // EnumName returns the name of an enum's value in flags and tables, for example one-hot for
 // FORMULATION_ONE_HOT. It returns the number of an unknown value.

@@ -32,96 +32,205 @@ func withPods(job *unstructured.Unstructured, spec map[string]any) *unstructured
 	return job
 }
 
-// drawTrouble adds a random job that is not resized, with pods anywhere, or random unusual nodes. It changes no node
-// with a pod of a bystander. It returns the number of pods that may still be scheduled to nodes of the pool,
-// including all running ones if pods may restart.
-func drawTrouble(t *rapid.T, c *worldtest.Cluster, i int, restart bool, healthy func() string) (toCome int) {
+// untilDecision is the time from the troubles to the decision.
+const untilDecision = 2 * time.Minute
+
+// jobLabel is the label of a pod with the name of its Job, and otherPool is a node of another pool.
+const (
+	jobLabel  = "batch.kubernetes.io/job-name"
+	otherPool = "node-of-another-pool"
+)
+
+// bystanders is a cluster with some jobs on healthy nodes, the bystanders, and with any other jobs and nodes.
+type bystanders struct {
+	*worldtest.Cluster
+	names    []string // of the bystanders
+	occupied int      // nodes of the bystanders
+	nodes    int      // nodes of the pool without those that troubles add
+	restart  bool     // the pods of all other jobs terminate
+	// pending is the number of pods that may still be scheduled to nodes of the pool. It includes all running pods of
+	// other jobs if they restart.
+	pending int
+}
+
+// drawBystanders returns a pool with random bystanders that have just been resized, and a node of another pool.
+func drawBystanders(t *rapid.T) *bystanders {
+	c := &bystanders{nodes: rapid.IntRange(2, 24).Draw(t, "nodes")}
+	var jobs []*unstructured.Unstructured
+	for i := range rapid.IntRange(1, 5).Draw(t, "bystanders") {
+		if size := rapid.IntRange(0, min(c.nodes-c.occupied, 6)).Draw(t, "size"); size > 0 {
+			name := fmt.Sprintf("bystander-%d", i)
+			c.occupied, c.names = c.occupied+size, append(c.names, name)
+			jobs = append(jobs, worldtest.Job(name, size, map[string]string{"work": "1000h"}))
+		}
+	}
+	c.Cluster = worldtest.New(c.nodes, jobs...)
+	c.Nodes = append(c.Nodes, worldtest.Node(otherPool))
+	c.Nodes[c.nodes].Labels = nil
+	for _, job := range jobs {
+		changed(c.Cluster, job.GetName(), int(job.Object["spec"].(map[string]any)["parallelism"].(int64)))
+	}
+	return c
+}
+
+// owns reports whether a pod belongs to a bystander.
+func (c *bystanders) owns(pod *corev1.Pod) bool {
+	return slices.Contains(c.names, pod.Labels[jobLabel])
+}
+
+// freeNode returns a node of the pool without pods, or "" if there is none.
+func (c *bystanders) freeNode() string {
+	for _, node := range c.Nodes[:c.nodes] {
+		if len(podsOn(c.Cluster, node.Name)) == 0 {
+			return node.Name
+		}
+	}
+	return ""
+}
+
+// drawTrouble adds a random job that is not resized, with pods anywhere, or a random unusual node. It changes no node
+// with a pod of a bystander.
+func (c *bystanders) drawTrouble(t *rapid.T, i int) {
 	name, size := fmt.Sprintf("trouble-%d", i), rapid.IntRange(1, 20).Draw(t, "size")
-	labels := map[string]string{"batch.kubernetes.io/job-name": name}
-	place := func(node string, units int64) {
-		c.Pods = append(c.Pods, worldtest.Pod(fmt.Sprintf("%s-%d", name, len(c.Pods)), node, labels))
-		c.Pods[len(c.Pods)-1].Spec.Containers[0].Resources.Requests[worldtest.Unit] = *resource.NewQuantity(units, resource.DecimalSI)
-	}
-	add := func(spec map[string]any) {
-		job := worldtest.Job(name, size, map[string]string{"paused": "true"})
-		if spec != nil {
-			withPods(job, spec)
-		}
-		c.Jobs[name] = job
-		if rapid.Bool().Draw(t, "forged") {
-			forge(c, name, rapid.IntRange(0, 64).Draw(t, "forged nodes"))
-		}
-	}
-	selected := worldtest.PodSpec(worldtest.PerNode)
-	selected["nodeSelector"] = map[string]any{"zone": "nowhere"}
-	switch kind := rapid.SampledFrom([]string{"cpu", "unschedulable", "too large", "waiting", "parts",
-		"relabelled", "pinned", "liar", "foreign", "odd", "gone", "flapping"}).Draw(t, "kind"); kind {
-	case "cpu":
-		add(worldtest.PodSpec(0))
-		for range size {
-			place("node-of-another-pool", 0)
-		}
-	case "unschedulable":
-		add(selected)
-	case "too large":
-		add(worldtest.PodSpec(16))
-	case "waiting":
-		add(nil)
-		toCome = size
-	case "parts": // Several pods on one node.
-		add(worldtest.PodSpec(2))
-		toCome = size
-		node := healthy()
-		for i := range min(4, size) {
-			if node != "" {
-				place(node, 2)
-				if i == 0 && !restart { // They count as one.
-					toCome--
-				}
-			}
-		}
-	case "relabelled", "pinned":
-		add(nil)
-		toCome = size
-		for range size {
-			node := healthy()
-			if kind == "relabelled" {
-				node = "node-of-another-pool"
-			}
-			if node != "" {
-				place(node, worldtest.PerNode)
-				if !restart {
-					toCome--
-				}
-			}
-		}
-	case "liar": // It has no pods, and its record claims nodes.
-		c.Jobs[name] = worldtest.Job(name, rapid.SampledFrom([]int{0, size}).Draw(t, "asks"), map[string]string{"work": "1h"})
-		forge(c, name, 64)
-	case "foreign":
-		if node := healthy(); node != "" {
+	kind := rapid.SampledFrom([]string{"cpu", "unschedulable", "too large", "waiting", "parts",
+		"relabelled", "pinned", "liar", "foreign", "odd", "gone", "flapping"}).Draw(t, "kind")
+	switch kind {
+	case "odd", "gone", "flapping":
+		n := worldtest.Node(name)
+		c.makeUnusual(t, kind, n, i)
+		c.Nodes = append(c.Nodes, n)
+	case "foreign": // A pod without a job.
+		if node := c.freeNode(); node != "" {
 			c.Pods = append(c.Pods, worldtest.Pod(name, node, nil))
 		}
+	case "liar": // It has no pods, and its record claims nodes.
+		c.Jobs[name] = worldtest.Job(name, rapid.SampledFrom([]int{0, size}).Draw(t, "requested"), map[string]string{"work": "1h"})
+		forge(c.Cluster, name, 64)
+	default:
+		c.Jobs[name] = withPods(worldtest.Job(name, size, map[string]string{"paused": "true"}), podsOfKind(kind))
+		if rapid.Bool().Draw(t, "forged") {
+			forge(c.Cluster, name, rapid.IntRange(0, 64).Draw(t, "forged nodes"))
+		}
+		c.addPods(kind, name, size)
+	}
+}
+
+// makeUnusual changes the node of the trouble with an index.
+func (c *bystanders) makeUnusual(t *rapid.T, kind string, n *corev1.Node, trouble int) {
+	switch kind {
 	case "odd":
-		n := worldtest.Node(name)
-		n.Status.Allocatable[worldtest.Unit] = *resource.NewQuantity([]int64{1, 7, 16, 2, 3, 4}[i], resource.DecimalSI)
-		c.Nodes = append(c.Nodes, n)
+		n.Status.Allocatable[worldtest.Unit] = *resource.NewQuantity([]int64{1, 7, 16, 2, 3, 4}[trouble], resource.DecimalSI)
 	case "gone":
-		n := worldtest.Node(name)
 		n.Status.Conditions[0].Status = corev1.ConditionUnknown
-		c.Nodes = append(c.Nodes, n)
 	case "flapping": // It became ready again some time before the decision.
-		n := worldtest.Node(name)
 		n.CreationTimestamp.Time = c.Now.Add(-time.Hour)
 		back := rapid.SampledFrom([]time.Duration{time.Second, 59 * time.Second, time.Minute}).Draw(t, "back since")
 		n.Status.Conditions[0].LastTransitionTime.Time = c.Now.Add(untilDecision - back)
-		c.Nodes = append(c.Nodes, n)
 	}
-	return toCome
 }
 
-// untilDecision is how long after the troubles the decision is.
-const untilDecision = 2 * time.Minute
+// podsOfKind returns the pod specification of a job of a kind.
+func podsOfKind(kind string) map[string]any {
+	switch kind {
+	case "cpu":
+		return worldtest.PodSpec(0)
+	case "too large":
+		return worldtest.PodSpec(16)
+	case "parts":
+		return worldtest.PodSpec(2)
+	}
+	spec := worldtest.PodSpec(worldtest.PerNode)
+	if kind == "unschedulable" {
+		spec["nodeSelector"] = map[string]any{"zone": "nowhere"}
+	}
+	return spec
+}
+
+// addPods adds the pods of a job of a kind. Its other pods are pending, unless they can never be scheduled.
+func (c *bystanders) addPods(kind, job string, size int) {
+	place := func(node string, units int64) {
+		pod := worldtest.Pod(fmt.Sprintf("%s-%d", job, len(c.Pods)), node, map[string]string{jobLabel: job})
+		pod.Spec.Containers[0].Resources.Requests[worldtest.Unit] = *resource.NewQuantity(units, resource.DecimalSI)
+		c.Pods = append(c.Pods, pod)
+	}
+	nodes := 0 // nodes with pods that request units
+	switch kind {
+	case "cpu":
+		for range size {
+			place(otherPool, 0)
+		}
+		return
+	case "unschedulable", "too large":
+		return
+	case "parts": // Several pods on one node, which count as one.
+		if node := c.freeNode(); node != "" {
+			nodes = 1
+			for range min(4, size) {
+				place(node, 2)
+			}
+		}
+	case "relabelled":
+		for ; nodes < size; nodes++ {
+			place(otherPool, worldtest.PerNode)
+		}
+	case "pinned":
+		for node := c.freeNode(); node != "" && nodes < size; node = c.freeNode() {
+			place(node, worldtest.PerNode)
+			nodes++
+		}
+	}
+	c.pending += size
+	if !c.restart {
+		c.pending -= nodes
+	}
+}
+
+// drawFailures makes random nodes without a bystander fail, with their pods.
+func (c *bystanders) drawFailures(t *rapid.T) {
+	for _, node := range c.Nodes {
+		if pods := podsOn(c.Cluster, node.Name); len(pods) > 0 && c.owns(pods[len(pods)-1]) {
+			continue
+		}
+		switch rapid.IntRange(0, 5).Draw(t, "failure") {
+		case 0:
+			node.Spec.Unschedulable = true
+		case 1:
+			node.Status.Conditions[0].Status = corev1.ConditionFalse
+		case 2:
+			node.Spec.Taints = []corev1.Taint{{Key: "maintenance", Effect: corev1.TaintEffectNoSchedule}}
+		}
+	}
+}
+
+// terminateOthers starts the termination of all pods that belong to no bystander.
+func (c *bystanders) terminateOthers() {
+	for _, pod := range c.Pods {
+		if !c.owns(pod) {
+			pod.DeletionTimestamp = &metav1.Time{Time: c.Now.Add(30 * time.Second)}
+		}
+	}
+}
+
+// available counts the nodes by hand that can be available to a decision.
+func (c *bystanders) available() (available int) {
+	blocks := func(pod *corev1.Pod) bool {
+		// Decisions wait for pods that terminate in time.
+		terminates := pod.DeletionTimestamp != nil && !pod.DeletionTimestamp.Add(c.Pool.SettleTimeout).Before(c.Now)
+		return !c.owns(pod) && (!terminates || pod.Labels == nil)
+	}
+	for _, node := range c.Nodes {
+		ready := node.Status.Conditions[0]
+		settled := ready.Status == corev1.ConditionTrue && c.Now.Sub(ready.LastTransitionTime.Time) >= time.Minute
+		// A node that was ready a short time ago is expected to be ready again.
+		expected := ready.Status != corev1.ConditionTrue && !node.CreationTimestamp.IsZero()
+		if node.Labels != nil && (settled || expected) && !node.Spec.Unschedulable && len(node.Spec.Taints) == 0 &&
+			node.Status.Allocatable.Name(worldtest.Unit, resource.DecimalSI).Value() == worldtest.PerNode &&
+			!slices.ContainsFunc(podsOn(c.Cluster, node.Name), blocks) {
+			available++
+		}
+	}
+	return available
+}
 
 // TestBystanders checks requests for a pool with bystanders on healthy nodes and any other jobs and nodes. A request
 // has at least the nodes of the bystanders, their cooldown goes on, there is no outage, and no occupied node is
@@ -129,106 +238,37 @@ const untilDecision = 2 * time.Minute
 func TestBystanders(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		nodes := rapid.IntRange(2, 24).Draw(t, "nodes")
-		left := nodes
-		var jobs []*unstructured.Unstructured
-		var victims []string
-		for i := range rapid.IntRange(1, 5).Draw(t, "victims") {
-			if size := rapid.IntRange(0, min(left, 6)).Draw(t, "size"); size > 0 {
-				left -= size
-				victims = append(victims, fmt.Sprintf("Job/default/victim-%d", i))
-				jobs = append(jobs, worldtest.Job(fmt.Sprintf("victim-%d", i), size, map[string]string{"work": "1000h"}))
-			}
-		}
-		c := worldtest.New(nodes, jobs...)
-		held := nodes - left
-		c.Nodes = append(c.Nodes, worldtest.Node("node-of-another-pool"))
-		c.Nodes[nodes].Labels = nil
-		for _, job := range jobs {
-			changed(c, job.GetName(), int(job.Object["spec"].(map[string]any)["parallelism"].(int64)))
-		}
-		healthy := func() string {
-			busy := make(map[string]bool)
-			for _, pod := range c.Pods {
-				busy[pod.Spec.NodeName] = true
-			}
-			for _, node := range c.Nodes[:nodes] {
-				if !busy[node.Name] {
-					return node.Name
-				}
-			}
-			return ""
-		}
-		restart, toCome := rapid.Bool().Draw(t, "pods restart"), 0
+		c := drawBystanders(t)
+		c.restart = rapid.Bool().Draw(t, "pods restart")
 		for i := range rapid.IntRange(0, 6).Draw(t, "troubles") {
-			toCome += drawTrouble(t, c, i, restart, healthy)
+			c.drawTrouble(t, i)
 		}
-		// Nodes without a bystander fail, with their pods.
-		onNode := make(map[string]string)
-		for _, pod := range c.Pods {
-			onNode[pod.Spec.NodeName] = pod.Labels["batch.kubernetes.io/job-name"]
-		}
-		for _, node := range c.Nodes {
-			if slices.Contains(victims, "Job/default/"+onNode[node.Name]) {
-				continue
-			}
-			switch rapid.IntRange(0, 5).Draw(t, "grief") {
-			case 0:
-				node.Spec.Unschedulable = true
-			case 1:
-				node.Status.Conditions[0].Status = corev1.ConditionFalse
-			case 2:
-				node.Spec.Taints = []corev1.Taint{{Key: "maintenance", Effect: corev1.TaintEffectNoSchedule}}
-			}
-		}
-		if restart {
-			for _, pod := range c.Pods {
-				if !slices.Contains(victims, "Job/default/"+pod.Labels["batch.kubernetes.io/job-name"]) {
-					pod.DeletionTimestamp = &metav1.Time{Time: c.Now.Add(30 * time.Second)}
-				}
-			}
+		c.drawFailures(t)
+		if c.restart {
+			c.terminateOthers()
 		}
 		c.Now = c.Now.Add(untilDecision)
 		w := c.ClusterState()
 		r := plan.Snapshot(w, "id", nil)
 		total := r.Available()
-		if total < held {
-			t.Fatalf("the request has %d nodes, but bystanders occupy %d; nodes %+v", total, held, w.Nodes)
+		if total < c.occupied {
+			t.Fatalf("the request has %d nodes, but bystanders occupy %d; nodes %+v", total, c.occupied, w.Nodes)
 		}
 		if err := plan.Outage(w, r); err != nil {
 			t.Fatal(err)
 		}
 		for _, j := range w.Jobs {
-			if slices.Contains(victims, j.ID) && (!j.Cooling || !j.Resizable()) {
+			if slices.Contains(c.names, j.Object.GetName()) && (!j.Cooling || !j.Resizable()) {
 				t.Fatalf("%s cools down: %t, pinned: %q", j.ID, j.Cooling, j.Message)
 			}
 		}
-		// The oracle counts nodes by hand.
-		available := 0
-		for _, node := range c.Nodes {
-			ready := node.Status.Conditions[0]
-			settled := ready.Status == corev1.ConditionTrue && c.Now.Sub(ready.LastTransitionTime.Time) >= time.Minute
-			// One that was ready a short time ago is expected to be so again.
-			expected := ready.Status != corev1.ConditionTrue && !node.CreationTimestamp.IsZero()
-			free := node.Labels != nil && (settled || expected) && !node.Spec.Unschedulable &&
-				len(node.Spec.Taints) == 0 && node.Status.Allocatable.Name(worldtest.Unit, resource.DecimalSI).Value() == worldtest.PerNode
-			for _, pod := range c.Pods {
-				// Pods that leave in time are waited for.
-				late := pod.DeletionTimestamp != nil && !pod.DeletionTimestamp.Add(c.Pool.SettleTimeout).Before(c.Now)
-				if pod.Spec.NodeName == node.Name &&
-					!slices.Contains(victims, "Job/default/"+pod.Labels["batch.kubernetes.io/job-name"]) && (!late || pod.Labels == nil) {
-					free = false
-				}
-			}
-			if free {
-				available++
-			}
-		}
+		available := c.available()
 		if total > available {
 			t.Fatalf("the request has %d nodes; at most %d are available", total, available)
 		}
-		if least := max(held, available-toCome); total < least {
-			t.Fatalf("the request has %d nodes; at most %d are available, of which %d may be reserved for pending pods", total, available, toCome)
+		if least := max(c.occupied, available-c.pending); total < least {
+			t.Fatalf("the request has %d nodes; at most %d are available, of which %d may be reserved for pending pods",
+				total, available, c.pending)
 		}
 	})
 }

@@ -108,13 +108,18 @@ func (r *run) take(s plan.Step) {
 	r.check()
 }
 
-// check fails where a pod waits for a node, or a job changed that must not.
-func (r *run) check() {
-	for _, pod := range r.Pods {
+// checkScheduled fails the test if a pod waits for a node.
+func checkScheduled(t *rapid.T, c *worldtest.Cluster) {
+	for _, pod := range c.Pods {
 		if pod.Spec.NodeName == "" {
-			r.t.Fatalf("pod %s has no node", pod.Name)
+			t.Fatalf("pod %s has no node", pod.Name)
 		}
 	}
+}
+
+// check fails the test if a pod waits for a node, or a job changed that must not.
+func (r *run) check() {
+	checkScheduled(r.t, r.Cluster)
 	for _, j := range r.ClusterState().Jobs {
 		if size, fixed := r.sizes[j.ID]; fixed && j.Nodes() != size {
 			r.t.Fatalf("%s has %d nodes; want %d", j.ID, j.Nodes(), size)

@@ -97,9 +97,47 @@ func takeTyped(c *worldtest.Cluster, s plan.Step) error {
 	return nil
 }
 
-// TestStepsOnTypes applies random decisions on two node types, with restarts of the controller after any write and pods that
-// terminate at any time. No pod ever waits for a node, and in the end every job has its target on nodes of its type. A job
-// without speeds that selects a type never gets another one.
+// carryOut applies a decision, with restarts of the controller after any write and pods that terminate at any time.
+func carryOut(t *rapid.T, c *worldtest.Cluster) {
+	for round := 0; ; round++ {
+		p := plan.Steps(c.ClusterState(), "")
+		if len(p.Conflicts) > 0 || round > 200 {
+			t.Fatalf("conflicts %v in round %d, waiting %v", p.Conflicts, round, p.Waiting)
+		}
+		if p.Done() {
+			break
+		}
+		for _, step := range p.Ready[:rapid.IntRange(0, len(p.Ready)).Draw(t, "steps")] {
+			if err := takeTyped(c, step); err != nil {
+				t.Fatalf("%s: %v: %v", step.Job.ID, step, err)
+			}
+		}
+		if len(p.Ready) == 0 || rapid.Bool().Draw(t, "the Job controller follows") {
+			c.Reconcile()
+		}
+		c.Now = c.Now.Add(time.Second)
+		if len(p.Ready) == 0 || rapid.Bool().Draw(t, "pods leave") {
+			c.RemoveDeletedPods()
+		}
+		checkScheduled(t, c)
+	}
+	c.RemoveDeletedPods()
+}
+
+// nodesByType returns the number of nodes of each type with pods of a job.
+func nodesByType(c *worldtest.Cluster, job string) map[string]int32 {
+	on := make(map[string]int32)
+	for _, pod := range c.Pods {
+		if strings.HasPrefix(pod.Name, job+"-") {
+			i := slices.IndexFunc(c.Nodes, func(n *corev1.Node) bool { return n.Name == pod.Spec.NodeName })
+			on[c.Nodes[i].Labels["gpu"]]++
+		}
+	}
+	return on
+}
+
+// TestStepsOnTypes applies random decisions on two node types. No pod ever waits for a node, and in the end every job has its
+// target on nodes of its type. A job without speeds that selects a type never gets another one.
 func TestStepsOnTypes(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -117,50 +155,18 @@ func TestStepsOnTypes(t *testing.T) {
 		for _, target := range plan.Targets(w, plan.Decision{ID: "decision", Mode: plan.ModeApply}, request, answer) {
 			write(c, target)
 		}
-		for round := 0; ; round++ {
-			p := plan.Steps(c.ClusterState(), "")
-			if len(p.Conflicts) > 0 || round > 200 {
-				t.Fatalf("conflicts %v in round %d, waiting %v", p.Conflicts, round, p.Waiting)
-			}
-			if p.Done() {
-				break
-			}
-			for _, step := range p.Ready[:rapid.IntRange(0, len(p.Ready)).Draw(t, "steps")] {
-				if err := takeTyped(c, step); err != nil {
-					t.Fatalf("%s: %v: %v", step.Job.ID, step, err)
-				}
-			}
-			if len(p.Ready) == 0 || rapid.Bool().Draw(t, "the Job controller follows") {
-				c.Reconcile()
-			}
-			c.Now = c.Now.Add(time.Second)
-			if len(p.Ready) == 0 || rapid.Bool().Draw(t, "pods leave") {
-				c.RemoveDeletedPods()
-			}
-			for _, pod := range c.Pods {
-				if pod.Spec.NodeName == "" {
-					t.Fatalf("pod %s has no node", pod.Name)
-				}
-			}
-		}
-		c.RemoveDeletedPods()
+		carryOut(t, c)
 		for i, j := range request.Jobs {
-			job, a := c.Jobs[j.Object.GetName()], answer.GetAllocations()[i]
-			on := make(map[string]int32)
-			for _, pod := range c.Pods {
-				if strings.HasPrefix(pod.Name, job.GetName()+"-") {
-					k := slices.IndexFunc(c.Nodes, func(n *corev1.Node) bool { return n.Name == pod.Spec.NodeName })
-					on[c.Nodes[k].Labels["gpu"]]++
-				}
+			name, want := j.Object.GetName(), make(map[string]int32)
+			if a := answer.GetAllocations()[i]; a.GetNodes() > 0 {
+				want[a.GetNodeType()] = a.GetNodes()
 			}
-			want := map[string]int32{a.GetNodeType(): a.GetNodes()}
-			if a.GetNodes() > 0 && !maps.Equal(on, want) || a.GetNodes() == 0 && len(on) > 0 {
+			if on := nodesByType(c, name); !maps.Equal(on, want) {
 				t.Fatalf("%s has %v; want %v", j.ID, on, want)
 			}
-			original := before[job.GetName()]
-			_, free := original.GetAnnotations()["elastalloc.dev/speeds"]
-			if !free && selected(original) != "" && selected(job) != selected(original) {
-				t.Fatalf("%s selects %s; its user selected %s", j.ID, selected(job), selected(original))
+			_, free := before[name].GetAnnotations()["elastalloc.dev/speeds"]
+			if original, now := selected(before[name]), selected(c.Jobs[name]); !free && original != "" && now != original {
+				t.Fatalf("%s selects %s; its user selected %s", j.ID, now, original)
 			}
 		}
 	})

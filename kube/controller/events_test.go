@@ -845,51 +845,75 @@ func TestRandomEvents(t *testing.T) {
 	}
 }
 
-// TestTwins compares runs with the same jobs, some of which arrive later, with and without disturbances of
-// the nodes of a job that keeps its size anyhow: all other jobs have the same nodes all the time.
+// twins are two runs with the same jobs, some of which arrive later. Nodes are disturbed in only one of the runs.
+type twins struct {
+	*rand.Rand      // for the disturbances
+	disturbed, calm *eventful
+}
+
+// newTwins returns two runs with job-0, which keeps its size, and two random jobs.
+func newTwins(t *testing.T, seed uint64, nodes int) *twins {
+	t.Helper()
+	w := &twins{rand.New(rand.NewPCG(seed, 47)), newEventful(t, seed, nodes, plan.ModeApply), newEventful(t, seed, nodes, plan.ModeApply)}
+	w.both(func(e *eventful) {
+		e.even = true
+		e.submit("Job", []int{2}, time.Minute, true, nodes)
+		e.submitRandom(nodes)
+		e.submitRandom(nodes)
+	})
+	return w
+}
+
+// both does the same in both runs.
+func (w *twins) both(do func(*eventful)) {
+	do(w.disturbed)
+	do(w.calm)
+}
+
+// disturb disturbs random nodes of job-0 in one run, for less or more than the grace period.
+func (w *twins) disturb() {
+	w.disturbed.t.Helper()
+	for _, name := range w.disturbed.nodesOfJob("job-0") {
+		if node := w.disturbed.nodes()[name]; w.IntN(2) == 0 && accepts(node) && len(node.Spec.Taints) == 0 {
+			w.disturbed.disturb(name, w.IntN(disturbances),
+				[]time.Duration{time.Duration(5+w.IntN(100)) * time.Second, time.Duration(1+w.IntN(40)) * time.Minute}[w.IntN(2)])
+		}
+	}
+}
+
+// pass makes a pass in both runs, and checks that all jobs have the same nodes.
+func (w *twins) pass() {
+	w.disturbed.t.Helper()
+	w.both((*eventful).pass)
+	for name, j := range w.calm.jobs {
+		if got := w.disturbed.jobs[name].size(); got != j.size() {
+			w.disturbed.fail("%s has %d nodes; want %d, as without the disturbances of nodes on which it has no pods", name, got, j.size())
+		}
+	}
+}
+
+// TestTwins compares runs with the same jobs with and without disturbances of the nodes of a job that keeps its size in any
+// case. All other jobs have the same nodes all the time.
 func TestTwins(t *testing.T) {
 	t.Parallel()
 	const nodes = 10
 	for seed := range seeds(1) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
-			var twins [2]*eventful
-			for i := range twins {
-				e := newEventful(t, seed, nodes, plan.ModeApply)
-				e.even = true
-				e.submit("Job", []int{2}, time.Minute, true, nodes)
-				for range 2 {
-					e.submitRandom(nodes)
-				}
-				twins[i] = e
-			}
-			disturbed, calm := twins[0], twins[1]
-			r := rand.New(rand.NewPCG(seed, 47))
+			w := newTwins(t, seed, nodes)
 			for round := range 12 {
-				for _, name := range disturbed.nodesOfJob("job-0") {
-					if node := disturbed.nodes()[name]; round > 1 && r.IntN(2) == 0 && accepts(node) && len(node.Spec.Taints) == 0 {
-						disturbed.disturb(name, r.IntN(disturbances),
-							[]time.Duration{time.Duration(5+r.IntN(100)) * time.Second, time.Duration(1+r.IntN(40)) * time.Minute}[r.IntN(2)])
-					}
+				if round > 1 {
+					w.disturb()
 				}
-				for _, e := range twins {
-					if round%3 == 2 {
-						e.submitRandom(nodes)
-					}
+				if round%3 == 2 {
+					w.both(func(e *eventful) { e.submitRandom(nodes) })
 				}
-				for range 30 + r.IntN(30) {
-					for _, e := range twins {
-						e.pass()
-					}
-					for name, j := range calm.jobs {
-						if got := disturbed.jobs[name].size(); got != j.size() {
-							disturbed.fail("%s has %d nodes; want %d, as without the disturbances of nodes on which it has no pods", name, got, j.size())
-						}
-					}
+				for range 30 + w.IntN(30) {
+					w.pass()
 				}
 			}
-			if calm.changes < 4 {
-				t.Errorf("only %d changes; want some to compare", calm.changes)
+			if w.calm.changes < 4 {
+				t.Errorf("only %d changes; want some to compare", w.calm.changes)
 			}
 		})
 	}

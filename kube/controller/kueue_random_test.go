@@ -415,6 +415,59 @@ func (k *kueueModel) pass() {
 	}
 }
 
+// urgent returns the urgent job, nil if there is none. There is never more than one.
+func (k *kueueModel) urgent() *queuedJob {
+	for _, q := range k.jobs {
+		if q.urgent {
+			return q
+		}
+	}
+	return nil
+}
+
+// randomEvent submits an elastic job, submits or completes the urgent job, or restarts the controller.
+func (k *kueueModel) randomEvent() {
+	switch urgent := k.urgent(); k.IntN(6) {
+	case 0, 1, 2:
+		if len(k.jobs) < 6 {
+			k.submitElastic()
+		}
+	case 3, 4:
+		if urgent != nil {
+			k.complete(urgent)
+		} else {
+			k.submitUrgent()
+		}
+	case 5:
+		k.start()
+	}
+}
+
+// completeUrgent completes the urgent job, if there is one.
+func (k *kueueModel) completeUrgent() {
+	if urgent := k.urgent(); urgent != nil {
+		k.complete(urgent)
+	}
+}
+
+// passUntilComplete calls Reconcile until all elastic jobs have completed. Two hours after the last event nothing may be
+// idle; then the urgent job completes.
+func (k *kueueModel) passUntilComplete(nodes int) {
+	k.t.Helper()
+	for began := k.now; slices.ContainsFunc(k.jobs, func(q *queuedJob) bool { return !q.urgent }); {
+		k.pass()
+		if k.now.Sub(k.event) >= 2*time.Hour {
+			if idle := k.idle(nodes); idle != "" {
+				k.fatal("%s", idle)
+			}
+			k.completeUrgent()
+		}
+		if k.now.Sub(began) > 200*time.Hour {
+			k.fatal("jobs have not completed after %v", k.now.Sub(began))
+		}
+	}
+}
+
 // TestKueueRandom runs the controller with a model of Kueue while jobs arrive and complete, urgent jobs preempt others and
 // leave, and the controller restarts. The controller must not write the suspension of a job, or a size that is not legal,
 // and must not increase the size of a job that waits. Two hours after the last event no quota may be idle that a job could
@@ -428,49 +481,17 @@ func TestKueueRandom(t *testing.T) {
 			nodes := 8 + 8*random.IntN(2)
 			k := newKueueModel(t, nodes, 6+random.IntN(3), random, int(seed)%len(kueuePools))
 			for range 12 {
-				switch urgent := slices.IndexFunc(k.jobs, func(q *queuedJob) bool { return q.urgent }); k.IntN(6) {
-				case 0, 1, 2:
-					if len(k.jobs) < 6 {
-						k.submitElastic()
-					}
-				case 3, 4:
-					if urgent >= 0 {
-						k.complete(k.jobs[urgent])
-					} else {
-						k.submitUrgent()
-					}
-				case 5:
-					k.start()
-				}
+				k.randomEvent()
 				for range 1 + k.IntN(12) {
 					k.pass()
 				}
 			}
 			// The last urgent job leaves a part of the quota, and stays until the others have settled.
-			for _, q := range slices.Clone(k.jobs) {
-				if q.urgent {
-					k.complete(q)
-				}
-			}
+			k.completeUrgent()
 			k.submitElastic()
 			k.pass()
 			k.submitUrgent()
-			for began := k.now; slices.ContainsFunc(k.jobs, func(q *queuedJob) bool { return !q.urgent }); {
-				k.pass()
-				if k.now.Sub(k.event) >= 2*time.Hour {
-					if idle := k.idle(nodes); idle != "" {
-						k.fatal("%s", idle)
-					}
-					for _, q := range slices.Clone(k.jobs) {
-						if q.urgent {
-							k.complete(q)
-						}
-					}
-				}
-				if k.now.Sub(began) > 200*time.Hour {
-					k.fatal("jobs have not completed after %v", k.now.Sub(began))
-				}
-			}
+			k.passUntilComplete(nodes)
 		})
 	}
 }

@@ -15,77 +15,99 @@ import (
 	"github.com/elastalloc/elastalloc/kube/world"
 )
 
-// TestUnused: what a job is given and does not use, because a quota keeps its pods from being
-// made, goes to other jobs, and the job is tried with more ever more rarely. The time without pods
-// is no work.
+// TestUnused checks that the nodes that a job does not use go to other jobs, if a quota prevents the creation of its
+// pods, and that the job is tried with more nodes at increasing intervals. The time without pods counts as no work.
 func TestUnused(t *testing.T) {
 	t.Parallel()
-	for name, test := range map[string]struct{ quota, limited, other int }{
-		"some pods": {2, 2, 4}, "no pods": {0, 0, 8},
+	for name, test := range map[string]struct {
+		quota, limited, other int
+		lasts                 time.Duration
+	}{
+		"some pods": {quota: 2, limited: 2, other: 4, lasts: 25 * time.Minute}, // It trains, and would complete.
+		"no pods":   {quota: 0, limited: 0, other: 8, lasts: 10 * time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := newCluster(t, 8,
-				worldtest.Job("limited", 0, map[string]string{"work": "1h", "nodes": "1,2,4"}),
-				worldtest.Job("other", 0, map[string]string{"work": "1000h", "nodes": "1-8"}),
-			)
-			c.quota = map[string]int{"limited": test.quota}
-			event := &corev1.Event{
-				ObjectMeta: metav1.ObjectMeta{Name: "told", Namespace: "default"}, InvolvedObject: corev1.ObjectReference{Name: "limited"},
-				Reason: "FailedCreate", Message: "exceeded quota: team",
+			l := newLimitedJob(t, test.quota)
+			l.passUntil(test.lasts)
+			l.want(map[string]int{"limited": test.limited, "other": test.other})
+			if l.excess > test.lasts/8 {
+				t.Errorf("for %v of %v it had more nodes than it used", l.excess, test.lasts)
 			}
-			if err := c.client.Create(t.Context(), event); err != nil {
-				t.Fatal(err)
-			}
-			// Hardly any of the time has it as many nodes as it does not use.
-			var given, had time.Duration
-			var found []time.Time
-			c.step = 20 * time.Second
-			for began, last := c.now, c.now; c.now.Sub(began) < 10*time.Hour; last = c.now {
-				c.passes(1)
-				given += c.now.Sub(last)
-				if int(c.count("unused_total", "")) > len(found) {
-					found = append(found, c.now)
-				}
-				if n, _ := c.job("limited"); n > test.quota {
-					had += c.now.Sub(last)
-				}
-				if test.quota == 0 {
-					for _, j := range c.loop.Report().State.Jobs {
-						if j.Pinned == world.PastItsEnd {
-							t.Fatalf("%s: %s", j.ID, j.Message)
-						}
-					}
-				}
-				if test.quota > 0 && c.now.Sub(began) > 25*time.Minute {
-					break // It trains, and will end.
-				}
-			}
-			c.want(map[string]int{"limited": test.limited, "other": test.other})
-			if had > given/8 {
-				t.Errorf("for %v of %v it had more nodes than it used", had, given)
-			}
-			posted := c.events()
+			posted := l.events()
 			if !strings.Contains(posted, "Warning Unused ") || !strings.Contains(posted, "exceeded quota: team") {
 				t.Errorf("events are %s", posted)
 			}
-			// It is tried again after 10, 20 and 40 minutes, and then each hour, plus a few minutes until its pods are missed.
-			const late = 5 * time.Minute
-			if len(found) < 2 || c.now.Sub(found[len(found)-1]) > time.Hour+late {
-				t.Errorf("it was found at %v, and now is %v; want it to be tried again", found, c.now)
-			}
-			for i := 1; i < len(found); i++ {
-				gap, least := found[i].Sub(found[i-1]), min(time.Hour, 10*time.Minute<<(i-1))
-				if gap < least || gap > min(time.Hour, 2*least)+late {
-					t.Errorf("attempt %d follows the one before by %v; want at least %v", i, gap, least)
-				}
-			}
-			// It gets its nodes once its pods may run and the other job may be changed again.
-			c.quota = nil
-			c.start()
-			c.passUntil(c.pool.MinInterval + time.Minute)
-			c.want(map[string]int{"limited": 4})
+			l.checkAttempts()
+			// It gets its nodes once its pods may run and the other job may be resized again.
+			l.quota = nil
+			l.start()
+			l.cluster.passUntil(l.pool.MinInterval + time.Minute)
+			l.want(map[string]int{"limited": 4})
 		})
+	}
+}
+
+// limitedJob is a cluster with the job "limited", which may have fewer pods than it requests, and a job "other", which
+// can use all nodes.
+type limitedJob struct {
+	*cluster
+	excess time.Duration // time for which the job had more nodes than it used
+	found  []time.Time   // times at which the job was found not to use its nodes
+}
+
+// newLimitedJob returns a cluster in which a quota limits the pods of the job. An event of its controller reports this.
+func newLimitedJob(t *testing.T, quota int) *limitedJob {
+	t.Helper()
+	c := newCluster(t, 8,
+		worldtest.Job("limited", 0, map[string]string{"work": "1h", "nodes": "1,2,4"}),
+		worldtest.Job("other", 0, map[string]string{"work": "1000h", "nodes": "1-8"}),
+	)
+	c.quota, c.step = map[string]int{"limited": quota}, 20*time.Second
+	event := &corev1.Event{
+		ObjectMeta: metav1.ObjectMeta{Name: "quota", Namespace: "default"}, InvolvedObject: corev1.ObjectReference{Name: "limited"},
+		Reason: "FailedCreate", Message: "exceeded quota: team",
+	}
+	if err := c.client.Create(t.Context(), event); err != nil {
+		t.Fatal(err)
+	}
+	return &limitedJob{cluster: c}
+}
+
+// passUntil calls Reconcile until a time has passed, and records when the job has too many nodes. It checks that the job
+// is not past its estimated end.
+func (l *limitedJob) passUntil(d time.Duration) {
+	l.t.Helper()
+	for began := l.now; l.now.Sub(began) < d; {
+		last := l.now
+		l.passes(1)
+		if int(l.count("unused_total", "")) > len(l.found) {
+			l.found = append(l.found, l.now)
+		}
+		if n, _ := l.job("limited"); n > l.quota["limited"] {
+			l.excess += l.now.Sub(last)
+		}
+		for _, j := range l.loop.Report().State.Jobs {
+			if j.Pinned == world.PastItsEnd {
+				l.t.Fatalf("%s: %s", j.ID, j.Message)
+			}
+		}
+	}
+}
+
+// checkAttempts checks the intervals at which the job was tried with more nodes: 10, 20 and 40 minutes, and then an
+// hour, plus a few minutes until its pods are missed.
+func (l *limitedJob) checkAttempts() {
+	l.t.Helper()
+	const late = 5 * time.Minute
+	if n := len(l.found); n < 2 || l.now.Sub(l.found[n-1]) > time.Hour+late {
+		l.t.Errorf("it was found at %v, and now is %v; want it to be tried again", l.found, l.now)
+	}
+	for i := 1; i < len(l.found); i++ {
+		gap, least := l.found[i].Sub(l.found[i-1]), min(time.Hour, 10*time.Minute<<(i-1))
+		if gap < least || gap > min(time.Hour, 2*least)+late {
+			l.t.Errorf("attempt %d follows the one before by %v; want at least %v", i, gap, least)
+		}
 	}
 }
 

@@ -100,7 +100,7 @@ func (l *Loop) resized(ctx context.Context, step plan.Step, now time.Time, err e
 		l.pins.byJob[j.UID] = world.Pin{Reason: world.Gang, Message: err.Error(), Until: now.Add(maxForeign)}
 	case refusedSelector(step, err):
 		l.typesFixed = true
-		l.dirty, l.dirtyReason = now, triggerRetry
+		l.schedule.retry(now)
 		l.event(j, warning, keepsType,
 			"keeps the node type %s that it ran on, like all jobs that ran: the API server "+
 				"does not let a job that ran select other nodes; Kubernetes 1.36 does", j.Type)

@@ -36,8 +36,6 @@ const (
 	// timeout of an admission webhook. The API server waits for slow webhooks for up to 34 s.
 	writers      = 8
 	writeTimeout = 15 * time.Second
-	// outageCadences is the number of cadences after which missing nodes count as lost.
-	outageCadences = 3
 	// undecided is an ID that no decision has.
 	undecided = "undecided"
 )
@@ -53,15 +51,13 @@ const (
 
 // decide requests a decision and writes its targets on the jobs. If anything fails, no job is resized.
 func (l *Loop) decide(ctx context.Context, w *world.ClusterState, trigger string) error {
-	began := l.last
-	l.last = w.Now
-	dirty := l.dirty
-	l.dirty = time.Time{}
+	before := l.schedule
+	l.schedule.begin(w.Now)
 	l.pins.decide(w.Now)
 	l.queryRemaining(ctx)
 	w, err := l.observe(ctx)
 	if err != nil {
-		l.last, l.dirty = began, dirty
+		l.schedule = before
 		return err
 	}
 	report := &DecisionReport{ID: l.pool.Name + "-" + w.Now.UTC().Format("20060102T150405.000Z"), Trigger: trigger}
@@ -75,8 +71,7 @@ func (l *Loop) decide(ctx context.Context, w *world.ClusterState, trigger string
 	if report.Result = result; err != nil {
 		report.Detail = err.Error()
 	}
-	// The cadence starts here, so a slow decision is applied before the next one is due.
-	l.last = l.Now()
+	l.schedule.end(l.Now(), err != nil)
 	l.Metrics.decisions.WithLabelValues(l.pool.Name, trigger, result).Inc()
 	outage := l.Metrics.outage.WithLabelValues(l.pool.Name)
 	outage.Set(0)
@@ -88,11 +83,9 @@ func (l *Loop) decide(ctx context.Context, w *world.ClusterState, trigger string
 	l.status.Unlock()
 	log := l.Log.With("pool", l.pool.Name, "decision", report.ID, "trigger", trigger, "jobs", report.Jobs, "left", report.Left)
 	if err != nil {
-		l.failures++
 		log.WarnContext(ctx, "no decision: all jobs keep their nodes", "result", result, "error", err)
 		return nil // The next attempt is scheduled by nextDecision.
 	}
-	l.failures = 0
 	l.Metrics.lastDecision.WithLabelValues(l.pool.Name).Set(float64(w.Now.Unix()))
 	log.InfoContext(ctx, "decided", "result", result, "gap", report.Gap)
 	return nil
@@ -125,14 +118,9 @@ func (l *Loop) requestDecision(
 	l.worthwhile = 0
 	outage := plan.Outage(w, r)
 	if outage == nil {
-		l.outage = time.Time{}
-	} else {
-		if l.outage.IsZero() {
-			l.outage = w.Now
-		}
-		if w.Now.Sub(l.outage) < outageCadences*l.pool.Cadence {
-			return nil, r, resultOutage, outage
-		}
+		l.schedule.outage = time.Time{}
+	} else if !l.schedule.lastsLong(w.Now) {
+		return nil, r, resultOutage, outage
 	}
 	if len(r.Jobs) == 0 {
 		// An autoscaler sees pods that wait, and may add nodes later.
@@ -381,7 +369,7 @@ func refusedSelector(step plan.Step, err error) bool {
 func (l *Loop) leaveOut(ctx context.Context, j *world.Job, now time.Time, err error) {
 	l.Log.WarnContext(ctx, "job is pinned because writes on it fail", "pool", l.pool.Name, "job", j.ID, "error", err)
 	l.pins.refuse(j.UID, err.Error())
-	l.dirty, l.dirtyReason = now, triggerRetry
+	l.schedule.retry(now)
 }
 
 // patch patches an object and stores the result.

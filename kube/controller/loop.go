@@ -71,14 +71,7 @@ type Loop struct {
 	typesFixed bool
 	// nodeHistory is the history of the nodes by name, nil after the start.
 	nodeHistory map[string]world.NodeHistory
-	// dirty is the time of the first event since the last decision, zero for none. dirtyReason is its trigger.
-	dirty       time.Time
-	dirtyReason string
-	// started is the time of the first Reconcile, and seen the time of the last one.
-	started, seen time.Time
-	last          time.Time // time of the last attempt to decide
-	failures      int       // consecutive failed decisions
-	outage        time.Time // start of the current outage, zero if there is none
+	schedule    schedule
 	// current is the ID of the last decision that was written completely, "" before the first one, and
 	// undecided after a decision that was not written completely.
 	current    string
@@ -104,9 +97,10 @@ func NewLoop(pool config.Pool, o Options) *Loop {
 	}
 	return &Loop{
 		Options: o, pool: pool,
-		writes: writeCache{objects: make(map[types.UID]*unstructured.Unstructured)},
-		pins:   pins{byJob: make(map[types.UID]world.Pin), conflicts: make(map[types.UID]int), refusals: make(map[types.UID]refusal)},
-		report: Report{Pool: pool.Name, Mode: o.Mode},
+		schedule: schedule{cadence: pool.Cadence, debounce: pool.Debounce},
+		writes:   writeCache{objects: make(map[types.UID]*unstructured.Unstructured)},
+		pins:     pins{byJob: make(map[types.UID]world.Pin), conflicts: make(map[types.UID]int), refusals: make(map[types.UID]refusal)},
+		report:   Report{Pool: pool.Name, Mode: o.Mode},
 	}
 }
 
@@ -131,9 +125,12 @@ const (
 // Reconcile observes the cluster once. If a decision is due, it requests and writes it; otherwise it takes the
 // next steps of the current decision. It returns the maximum time until the next call.
 func (l *Loop) Reconcile(ctx context.Context) (time.Duration, error) {
-	l.rewind(l.Now())
-	if l.started.IsZero() && !l.pool.Paused {
-		l.started = l.Now()
+	if l.schedule.rewind(l.Now()) {
+		l.pins.rewind()
+		l.usage.rewind(l.Now())
+	}
+	if l.schedule.started.IsZero() && !l.pool.Paused {
+		l.schedule.started = l.Now()
 		l.Metrics.begin(l.pool.Name, l.Kinds)
 		l.Metrics.lastDecision.WithLabelValues(l.pool.Name).Set(float64(l.Now().Unix()))
 	}
@@ -173,20 +170,6 @@ func (l *Loop) Reconcile(ctx context.Context) (time.Duration, error) {
 	return again, nil
 }
 
-// rewind limits all times to now if the clock was set back.
-func (l *Loop) rewind(now time.Time) {
-	if now.Before(l.seen) {
-		for _, t := range []*time.Time{&l.started, &l.last, &l.dirty, &l.outage} {
-			if t.After(now) {
-				*t = now
-			}
-		}
-		l.pins.rewind()
-		l.usage.rewind(now)
-	}
-	l.seen = now
-}
-
 // nextDecision returns the time and the trigger of the next decision.
 func (l *Loop) nextDecision(w *world.ClusterState, p plan.Plan) (trigger string, due time.Time) {
 	inputs := inputsOf(w)
@@ -196,31 +179,25 @@ func (l *Loop) nextDecision(w *world.ClusterState, p plan.Plan) (trigger string,
 	available := l.inputs != nil && (w.Nodes.Serving != l.nodes.Serving || w.Pool.MaxNodes > 0 && w.Nodes.Unusable < l.nodes.Unusable)
 	changed := l.inputs != nil && !maps.Equal(inputs, l.inputs)
 	l.inputs, l.nodes, l.missing = inputs, w.Nodes, w.Missing
-	if l.dirty.IsZero() && (changed || available) {
-		l.dirty, l.dirtyReason = w.Now, triggerJob
-		if available {
-			l.dirtyReason = triggerNode
-		}
-	}
-	if lost {
-		// Skip the debounce time.
-		l.dirty, l.dirtyReason = w.Now.Add(-l.pool.Debounce), triggerLost
+	switch {
+	case lost:
+		l.schedule.lose(w.Now)
+	case available:
+		l.schedule.change(w.Now, triggerNode)
+	case changed:
+		l.schedule.change(w.Now, triggerJob)
 	}
 
 	next := condition{
-		failed:   l.failures > 0,
-		decided:  !l.last.IsZero(),
+		failed:   l.schedule.failures > 0,
+		decided:  !l.schedule.attempted.IsZero(),
 		applying: p.ID != "" && len(p.Conflicts) == 0 && !w.Now.After(p.Expires) && !p.Done(),
 		stuck:    p.ID != "" && p.ID != l.settled && !lost && w.Now.After(p.Expires) && len(p.Waiting) > 0,
 	}.phase()
 	if next == phaseStuck {
 		l.giveUp(w, p)
 	}
-	trigger, due = next.trigger(), l.due(next, w.Now, p.Expires)
-	if early := l.dirty.Add(l.pool.Debounce); next.debounced() && !l.dirty.IsZero() && early.Before(due) {
-		return l.dirtyReason, early
-	}
-	return trigger, due
+	return l.schedule.next(next, w.Now, p.Expires)
 }
 
 // inputsOf returns hashes of the inputs of a decision by job. A change triggers a decision. Times, writes of

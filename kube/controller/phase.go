@@ -1,7 +1,5 @@
 package controller
 
-import "time"
-
 // phase is the phase of a loop. It follows from the state of the cluster and from the decisions of this loop,
 // so a new loop continues where the previous one stopped.
 type phase string
@@ -54,21 +52,3 @@ func (p phase) trigger() string {
 
 // debounced reports whether an event triggers the next decision earlier, after the pool's Debounce.
 func (p phase) debounced() bool { return p == phaseAdopting || p == phaseSteady }
-
-// due returns the time of the next decision in a phase, without events. Every decision is due in finite
-// time, so no phase is final. expires is the time at which the current decision expires.
-func (l *Loop) due(in phase, now, expires time.Time) time.Time {
-	switch in {
-	case phaseRetrying:
-		return l.last.Add(min(l.pool.Cadence, time.Second<<min(l.failures, 10)))
-	case phaseAdopting:
-		if end := l.started.Add(l.pool.Cadence); end.Before(expires) {
-			return end
-		}
-		return expires
-	case phaseSteady:
-		return l.last.Add(l.pool.Cadence)
-	default:
-		return now
-	}
-}

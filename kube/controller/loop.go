@@ -4,8 +4,6 @@ package controller
 
 import (
 	"context"
-	"fmt"
-	"hash/fnv"
 	"log/slog"
 	"maps"
 	"slices"
@@ -63,10 +61,7 @@ type Loop struct {
 	etas    eta.Estimator               // work of completed jobs
 	running map[types.UID]time.Duration // work done by running jobs
 
-	// inputs are hashes of the inputs of a decision by job, except for the time, at the last Reconcile.
-	inputs  map[types.UID]uint64
-	nodes   world.NodeCounts
-	missing int // nodes in use that are missing
+	inputs *inputs // at the last Reconcile, nil after the start
 	// typesFixed is true if the API server has refused to change the node selector of a job that ran before.
 	typesFixed bool
 	// nodeHistory is the history of the nodes by name, nil after the start.
@@ -172,22 +167,20 @@ func (l *Loop) Reconcile(ctx context.Context) (time.Duration, error) {
 
 // nextDecision returns the time and the trigger of the next decision.
 func (l *Loop) nextDecision(w *world.ClusterState, p plan.Plan) (trigger string, due time.Time) {
-	inputs := inputsOf(w)
-	// lost is true if nodes disappeared that are in use or that waiting steps need.
-	lost := l.inputs != nil && (w.Missing > l.missing || w.Nodes.Serving < l.nodes.Serving && len(p.Waiting) > 0)
-	// available is true if the number of nodes changed. An autoscaler can replace an unusable node once it is gone.
-	available := l.inputs != nil && (w.Nodes.Serving != l.nodes.Serving || w.Pool.MaxNodes > 0 && w.Nodes.Unusable < l.nodes.Unusable)
-	changed := l.inputs != nil && !maps.Equal(inputs, l.inputs)
-	l.inputs, l.nodes, l.missing = inputs, w.Nodes, w.Missing
-	switch {
-	case lost:
-		l.schedule.lose(w.Now)
-	case available:
-		l.schedule.change(w.Now, triggerNode)
-	case changed:
-		l.schedule.change(w.Now, triggerJob)
+	before := l.inputs
+	l.inputs = inputsOf(w)
+	lost := false
+	if before != nil {
+		lost = l.inputs.lost(before, len(p.Waiting) > 0)
+		switch {
+		case lost:
+			l.schedule.lose(w.Now)
+		case l.inputs.available(before, w.Pool.MaxNodes > 0):
+			l.schedule.change(w.Now, triggerNode)
+		case !maps.Equal(l.inputs.jobs, before.jobs):
+			l.schedule.change(w.Now, triggerJob)
+		}
 	}
-
 	next := condition{
 		failed:   l.schedule.failures > 0,
 		decided:  !l.schedule.attempted.IsZero(),
@@ -198,26 +191,6 @@ func (l *Loop) nextDecision(w *world.ClusterState, p plan.Plan) (trigger string,
 		l.giveUp(w, p)
 	}
 	return l.schedule.next(next, w.Now, p.Expires)
-}
-
-// inputsOf returns hashes of the inputs of a decision by job. A change triggers a decision. Times, writes of
-// the controller and reports of remaining time are not included, because they change all the time.
-func inputsOf(w *world.ClusterState) map[types.UID]uint64 {
-	inputs := make(map[types.UID]uint64, len(w.Jobs))
-	for _, j := range w.Jobs {
-		h, pinned, left := fnv.New64a(), j.Pinned, 0
-		switch pinned {
-		case world.Conflict, world.Refused, world.Retained:
-			pinned = ""
-		}
-		if j.Shape.Finished {
-			left = j.RetainedNodes()
-		}
-		_, _ = fmt.Fprintln(h, j.Capped(), j.Usage.Cap, j.Ceiling > 0, j.Kueue && j.Shape.Suspended, j.Shape.Finished, j.Shape.Over,
-			j.Shape.StartSize, left, pinned, j.Sizes, j.QueuedSizes, j.Speeds, j.TypeSpeeds, j.Efficiency, j.Weight, j.Restart, j.Work)
-		inputs[j.UID] = h.Sum64()
-	}
-	return inputs
 }
 
 // giveUp gives up the waiting steps of a decision whose nodes did not become free in time.

@@ -15,6 +15,7 @@ need curl curl
 need openssl openssl
 need hugo hugo
 need nginx nginx-light
+[ -e /usr/lib/nginx/modules/ngx_stream_module.so ] || missing+=(libnginx-mod-stream)
 need slurmctld slurmctld
 need slurmd slurmd
 need scontrol slurm-client

@@ -365,9 +365,10 @@ func TestPythonETAs(t *testing.T) {
 	e.Completed(Job{WorkDone: 100 * time.Millisecond, UserEstimate: time.Minute, UserError: 0.2})
 	learned := e.Estimate(Job{UserEstimate: time.Minute})
 	command := exec.Command(python, "-c", `
-import json, sys
-sys.path.insert(0, "../../python/elastalloc") # Without the rest, which needs grpcio.
-from eta import Estimator, MAX_COMPLETED, speed
+import json, sys, types
+package = sys.modules["elastalloc"] = types.ModuleType("elastalloc")
+package.__path__ = ["../../python/elastalloc"] # Without __init__, which needs grpcio.
+from elastalloc.eta import Estimator, MAX_COMPLETED, speed
 for c in json.load(open("testdata/estimates.json")):
     e = Estimator()
     for work, user_estimate in zip(c.pop("completed_seconds"), c.pop("completed_estimates")):

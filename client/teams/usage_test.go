@@ -266,9 +266,10 @@ func TestPython(t *testing.T) {
 		t.Fatal(err)
 	}
 	command := exec.Command(python, "-c", `
-import json, sys
-sys.path.insert(0, "../../python/elastalloc") # Without the rest, which needs grpcio.
-from teams import Usage
+import json, sys, types
+package = sys.modules["elastalloc"] = types.ModuleType("elastalloc")
+package.__path__ = ["../../python/elastalloc"] # Without __init__, which needs grpcio.
+from elastalloc.teams import Usage
 
 def near(got, want):
     return got.keys() == want.keys() and all(abs(got[k] - want[k]) <= 1e-9 * max(1, want[k]) for k in want)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -18,6 +19,7 @@ import (
 	"google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
 
+	"github.com/elastalloc/elastalloc/internal/testing/connectproxy"
 	"github.com/elastalloc/elastalloc/internal/testing/testtier"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
@@ -87,7 +89,7 @@ with Client(address) as c:
             assert str(error) == f"objective is {name!r}; must be one of OBJECTIVE_PROGRESS, OBJECTIVE_TOTAL_TIME", error
     for fields, want in [
         ({"remaining_eta": "2h"}, "remaining_eta is '2h'; must be a number of seconds or a timedelta"),
-        ({"recent_restarts": [60, [1]]}, "recent_restarts is [1]; must be a number of seconds or a timedelta"),
+        ({"recent_restarts": [60, [1]]}, "recent_restarts[1] is [1]; must be a number of seconds or a timedelta"),
         ({"scaling": 3}, "scaling is 3; must be a Scaling or a dict of its fields"),
         ({"scaling": pb.Job()}, "scaling is a Job; must be a Scaling or a dict of its fields"),
     ]:
@@ -173,6 +175,160 @@ for target in "unix://" + sys.argv[1], "unix:" + sys.argv[1]:
         response = c.allocate({"total_nodes": 4, "jobs": [{"id": "a", "remaining_eta": 3600}]})
         assert response.allocations[0].nodes == 4, response
 `, strings.TrimPrefix(startServer(t, "--listen=unix:"+socket).Addr, "unix://"))
+	})
+	t.Run("numbers", func(t *testing.T) {
+		// Classes like the numbers of NumPy: an index that overflows and that json refuses, and a float that is no float.
+		run(t, `
+import json
+from decimal import Decimal
+from fractions import Fraction
+from elastalloc import Plan, eta, message, pb, placement, teams
+
+class Int8:
+    def __init__(self, value):
+        self.value = value
+    def __index__(self):
+        return self.value
+    def __repr__(self):
+        return f"Int8({self.value})"
+    def _overflow(self, *_):
+        raise OverflowError(self)
+    __add__ = __radd__ = __sub__ = __neg__ = __mul__ = __rmul__ = __floordiv__ = __rfloordiv__ = _overflow
+
+class Float32:
+    def __init__(self, value):
+        self.value = value
+    def __float__(self):
+        return float(self.value)
+    def __repr__(self):
+        return f"Float32({self.value})"
+
+class bool_:  # NumPy's name
+    def __init__(self, value):
+        self.value = value
+    def __bool__(self):
+        return self.value
+    def __float__(self):
+        return 1.0
+    def __repr__(self):
+        return "np.True_"
+
+class Array:
+    def __iter__(self):
+        return iter([Int8(2), Float32(4)])
+
+class Broken:
+    def __float__(self):
+        raise TypeError("only one element")
+    def __repr__(self):
+        return "Broken"
+
+def error(function, *args, **fields):
+    try:
+        return "no error: " + repr(function(*args, **fields))
+    except ValueError as error:
+        return str(error)
+
+for four in 4, Int8(4), Float32(4), 4.0, Decimal(4), Fraction(4):
+    job = message(pb.Job, min_nodes=four, weight=four, remaining_eta=four, allowed_nodes=[1, four],
+        scaling={"table": {"speeds": (1, four)}})
+    want = pb.Job(min_nodes=4, weight=4, remaining_eta={"seconds": 4}, allowed_nodes=[1, 4],
+        scaling={"table": {"speeds": [1, 4]}})
+    assert job == want, (four, job)
+    assert message(pb.AllocateOptions, objective=four) == pb.AllocateOptions(objective=4), four
+assert message(pb.Job, allowed_nodes=Array(), keep=bool_(True), weight=None, min_nodes=None) == pb.Job(allowed_nodes=[2, 4], keep=True)
+assert message(pb.Job, weight=10**400).weight == float("inf")
+for wrong in True, bool_(True), "4", "", [4], (), Broken(), object:
+    assert error(message, pb.Snapshot, total_nodes=wrong) == f"total_nodes is {wrong!r}; must be an integer", wrong
+    assert error(message, pb.Snapshot, jobs=[{}, {"weight": wrong}]) == f"jobs[1].weight is {wrong!r}; must be a number", wrong
+    assert error(message, pb.Job, remaining_eta=wrong) == f"remaining_eta is {wrong!r}; must be a number of seconds or a timedelta", wrong
+for wrong in 4.5, float("nan"), float("inf"), Decimal("NaN"), Decimal("4.5"), Float32(4.5):
+    assert error(message, pb.Job, allowed_nodes=[1, wrong]) == f"allowed_nodes[1] is {wrong!r}; must be an integer", wrong
+for field, wrong, want in [
+    ("total_nodes", 2**31, "must be an integer from -2147483648 to 2147483647"),
+    ("id", 5, "must be a string"),
+    ("jobs", 5, "must be a list"),
+    ("jobs", [5], "must be a Job or a dict of its fields"),
+]:
+    got = error(message, pb.Snapshot, **{field: wrong})
+    assert got.startswith(field) and got.endswith(want), got
+assert error(message, pb.Job, keep="no") == "keep is 'no'; must be True or False"
+assert error(message, pb.Job, allowed_nodes=[None]) == "allowed_nodes[0] is None; must be an integer"
+assert error(message, pb.Job, remaining_eta=Decimal("NaN")).startswith("remaining_eta is NaN; must")
+
+def machines(kind, units=100):
+    return [placement.Node(name, "", kind(units), kind(units)) for name in "ab"], [kind(4)], [placement.Job("j", kind(120), kind(4))]
+
+for kind in Int8, Float32, Decimal:
+    for function in placement.limits, placement.place, placement.steps:
+        nodes, sizes, jobs = machines(kind)
+        args = (nodes, sizes) if function is placement.limits else (nodes, sizes, jobs)
+        want = machines(int)[: len(args)]
+        assert function(*args) == function(*want), (kind, function)
+    json.dumps(placement.place(*machines(kind)))
+    plan = Plan()
+    plan.observe_machines(machines(kind)[0], [4], [placement.Job("j", piece=kind(4), on={"a": kind(8)})])
+    grow = message(pb.AllocateResponse, allocations=[{"job_id": "j", "nodes": kind(16), "change": "CHANGE_SCALE_UP"}])
+    plan.reconcile(0, {"total_nodes": kind(200), "jobs": [{"id": "j", "current_nodes": kind(8)}]}, lambda _: grow)
+    assert json.dumps(plan.on("j")) == '{"a": 16}', plan.on("j")
+    usage = teams.Usage(half_life=kind(100), quotas={"a": kind(4), "b": 4})
+    usage.observe(0, {"a": kind(3)})
+    usage.restore(usage.to_json())
+    estimator = eta.Estimator()
+    estimator.completed(kind(100), user_estimate=kind(90), user_error=kind(1))
+    eta.Estimator.from_json(estimator.to_json())
+    got = estimator.estimate(steps_left=kind(8), seconds_per_step=kind(2), nodes=kind(4), work_done=kind(5), user_estimate=kind(9))
+    assert got == estimator.estimate(steps_left=8, seconds_per_step=2, nodes=4, work_done=5, user_estimate=9), got
+    got.set_on(pb.Job())
+    assert Plan(cadence=kind(60)).cadence == 60
+nodes, sizes, jobs = machines(int)
+for wrong in True, bool_(True), "4", 4.5, None:
+    want = f" is {wrong!r}; must be an integer"
+    assert error(placement.limits, [nodes[0]._replace(units=wrong)], sizes) == "nodes[0].units:" + want, wrong
+    assert error(placement.place, nodes, [wrong], jobs) == "sizes[0]:" + want, wrong
+    assert error(placement.steps, nodes, sizes, [jobs[0]._replace(on={"a": wrong})]) == 'jobs[0].on["a"]:' + want, wrong
+    assert error(Plan().observe_machines, nodes, sizes, [jobs[0]._replace(piece=wrong)]) == "jobs[0].piece:" + want, wrong
+    assert error(teams.Usage(half_life=1, quotas={"a": 1}).observe, 0, {"a": wrong}) == "nodes['a']:" + want, wrong
+    assert error(eta.Estimator().estimate, nodes=wrong) == "nodes:" + want, wrong
+for wrong in True, "4", None:
+    want = f" is {wrong!r}; must be a number"
+    assert error(Plan, cadence=wrong) == "cadence:" + want, wrong
+    assert error(teams.Usage, half_life=wrong, quotas={"a": 1}) == "half_life:" + want, wrong
+    assert error(teams.Usage, half_life=1, quotas={"a": wrong}) == "quotas['a']:" + want, wrong
+    assert error(eta.Estimator().completed, wrong) == "work:" + want, wrong
+`)
+	})
+	t.Run("outgoing proxy", func(t *testing.T) { // as docs/operators/proxies.md has it
+		proxy := connectproxy.Start(t, server.Addr)
+		const name = "server.example:50051" // Only the proxy can resolve it.
+		for _, c := range []struct {
+			target, environment string
+			connects            []string
+		}{
+			{name, "https_proxy", []string{name}},
+			{name, "http_proxy", []string{name}},
+			{name, "grpc_proxy", []string{name}},
+			{server.Addr, "https_proxy", []string{server.Addr}},
+			{server.Addr, "HTTPS_PROXY", nil},
+			{server.Addr, "no_proxy=127.0.0.1 https_proxy", nil},
+			{server.Addr, "no_grpc_proxy=127.0.0.1 https_proxy", nil},
+			{server.Addr + "," + server.Addr, "https_proxy", nil},
+		} {
+			run(t, `
+import os, sys
+for variable in sys.argv[2:]:
+    key, _, value = variable.partition("=")
+    os.environ[key] = value
+from elastalloc import Client
+
+with Client(sys.argv[1], timeout=60) as c:
+    response = c.allocate({"total_nodes": 4, "jobs": [{"id": "a", "remaining_eta": 3600}]})
+    assert response.allocations[0].nodes == 4, response
+`, append([]string{c.target}, strings.Fields(c.environment+"="+proxy.URL)...)...)
+			if connects := proxy.Requests(); !slices.Equal(connects, c.connects) {
+				t.Errorf("%s with %s: the proxy got requests for %q; must be %q", c.target, c.environment, connects, c.connects)
+			}
+		}
 	})
 	t.Run("time of attempts", func(t *testing.T) { // like TestDeadline of the Go client
 		run(t, `

@@ -92,6 +92,8 @@ class Client:
             *RECONNECT,
         ]
         target = _grpc_target(target)
+        if "," in target:  # gRPC would send the whole list to the HTTP proxy of the environment as one name.
+            options.append(("grpc.enable_http_proxy", 0))
         if credentials is None:
             self._channel = grpc.insecure_channel(target, options)
         else:

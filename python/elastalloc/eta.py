@@ -12,6 +12,8 @@ import math
 from bisect import bisect_right, insort
 from typing import Any, List, NamedTuple, Tuple
 
+from elastalloc.values import integers, real
+
 __all__ = ["Estimate", "Estimator", "speed"]
 
 DEFAULT_USER_ERROR = math.log(2)  # error of a user's estimate without user_error: a factor of 2
@@ -80,7 +82,13 @@ class Estimator:
         measured in an earlier run, 0 if there is none. user_error is the standard deviation of
         ln(true / user_estimate), 0 for DEFAULT_USER_ERROR.
         """
-        done = min(max(work_done, 0.0), MAX_ETA)
+        steps_left, seconds_per_step = real("steps_left", steps_left), real("seconds_per_step", seconds_per_step)
+        user_estimate, user_error = real("user_estimate", user_estimate), real("user_error", user_error)
+        bad: List[str] = []
+        nodes = integers(bad, "nodes", nodes)
+        if bad:
+            raise ValueError(bad[0])
+        done = min(max(real("work_done", work_done), 0.0), MAX_ETA)
         overrun = done / max(user_estimate, 1e-9) if user_estimate > 0 else 0.0
         remaining = steps_left * seconds_per_step
         if seconds_per_step > 0 and remaining >= 0:  # NaN is neither.
@@ -95,6 +103,8 @@ class Estimator:
     ) -> None:
         """Records a job that has completed or stopped for another reason: its work, and the error
         of its user's estimate. It ignores jobs without work."""
+        work, user_estimate = real("work", work), real("user_estimate", user_estimate)
+        user_error = real("user_error", user_error)
         if not work > 0:
             return
         if len(self._completed) == MAX_COMPLETED:

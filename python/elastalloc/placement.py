@@ -11,6 +11,7 @@ makes both exact.
 from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from elastalloc.v1 import allocator_pb2 as pb
+from elastalloc.values import integers
 
 __all__ = [
     "Job",
@@ -106,6 +107,7 @@ def limits(nodes: Sequence[Node], sizes: Sequence[int]) -> "List[pb.SizeLimit]":
     the machines of each type and set node_type. ValueError names every field of a node that is not
     valid, or sizes that do not form a chain.
     """
+    nodes, sizes, _ = checked(nodes, sizes)
     cluster = _Cluster(nodes, sizes)
     cluster.check_nested(sizes)
     found = []
@@ -132,6 +134,7 @@ def place(nodes: Sequence[Node], sizes: Sequence[int], jobs: Sequence[Job]) -> P
     Otherwise it may raise NotNestedError although a placement exists. ValueError names every field
     that is not valid.
     """
+    nodes, sizes, jobs = checked(nodes, sizes, jobs)
     placer = _Placer(_Cluster(nodes, sizes), jobs)
     for size in placer.sizes:
         need, places = placer.need(size), placer.bins.places(size)
@@ -163,7 +166,38 @@ def steps(nodes: Sequence[Node], sizes: Sequence[int], jobs: Sequence[Job]) -> L
     counts with its new machines in on; the old units count as releasing. The errors are those of
     place().
     """
+    nodes, sizes, jobs = checked(nodes, sizes, jobs)
     return _Sequence(nodes, jobs, _target(nodes, sizes, jobs)).order()
+
+
+def checked(
+    nodes: Sequence[Node], sizes: Sequence[int], jobs: Sequence[Job] = ()
+) -> Tuple[List[Node], List[int], List[Job]]:
+    """Returns arguments of limits(), place() and steps() whose numbers are ints. NumPy's would overflow.
+    ValueError names every number that is no integer."""
+    bad: List[str] = []
+    sizes = [integers(bad, f"sizes[{i}]", size) for i, size in enumerate(sizes)]
+    nodes = [
+        Node(
+            node.id,
+            node.block,
+            integers(bad, f"nodes[{n}].units", node.units),
+            integers(bad, f"nodes[{n}].free", node.free),
+            integers(bad, f"nodes[{n}].releasing", node.releasing),
+        )
+        for n, node in enumerate(nodes)
+    ]
+    jobs = [
+        Job(
+            job.id,
+            integers(bad, f"jobs[{j}].units", job.units),
+            integers(bad, f"jobs[{j}].piece", job.piece),
+            {id: integers(bad, f"jobs[{j}].on[{_quoted(id)}]", units) for id, units in (job.on or {}).items()},
+        )
+        for j, job in enumerate(jobs)
+    ]
+    _raise(bad)
+    return nodes, sizes, jobs
 
 
 def _target(nodes: Sequence[Node], sizes: Sequence[int], jobs: Sequence[Job]) -> Placement:

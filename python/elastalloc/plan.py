@@ -10,6 +10,7 @@ from elastalloc import placement
 from elastalloc.messages import message
 from elastalloc.restarts import Restarts
 from elastalloc.v1 import allocator_pb2 as pb
+from elastalloc.values import real
 
 __all__ = ["Plan", "PoolError", "Step", "steps"]
 
@@ -197,9 +198,9 @@ class Plan:
         backoff: float = 60.0,
         max_shrink: float = 0.3,
     ) -> None:
-        self.cadence, self.patience = cadence, patience
-        self.cool_down, self.backoff = cool_down, backoff
-        self.max_shrink = max_shrink
+        self.cadence, self.patience = real("cadence", cadence), real("patience", patience)
+        self.cool_down, self.backoff = real("cool_down", cool_down), real("backoff", backoff)
+        self.max_shrink = real("max_shrink", max_shrink)
         self.restarts = Restarts()
         self._nodes: Dict[str, int] = {}
         self._groups: Sequence[Any] = ()
@@ -408,8 +409,9 @@ class Plan:
 
         ValueError names every field that is not valid. Machines are then as before.
         """
-        placement.place(nodes, sizes, [job._replace(units=0) for job in jobs])
-        self._machines = _Machines(list(nodes), list(sizes), {job.id: job for job in jobs})
+        nodes, sizes, jobs = placement.checked(nodes, sizes, [job._replace(units=0) for job in jobs])
+        placement.place(nodes, sizes, jobs)
+        self._machines = _Machines(nodes, sizes, {job.id: job for job in jobs})
 
     def on(self, job_id: str) -> Dict[str, int]:
         """Returns the units of the last step of a job by machine, if observe_machines is called. It

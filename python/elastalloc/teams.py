@@ -4,7 +4,9 @@ The Go package client/teams returns the same factors and reads the same states."
 
 import json
 import math
-from typing import Dict, Mapping
+from typing import Dict, List, Mapping
+
+from elastalloc.values import integers, real
 
 __all__ = ["MAX_FACTOR", "MIN_FACTOR", "Usage"]
 
@@ -23,6 +25,8 @@ class Usage:
     def __init__(
         self, *, half_life: float, quotas: Mapping[str, float], exponent: float = 1.0
     ) -> None:
+        half_life, exponent = real("half_life", half_life), real("exponent", exponent)
+        quotas = {team: real(f"quotas[{team!r}]", quota) for team, quota in quotas.items()}
         if not 0 < half_life < math.inf:
             raise ValueError(f"half_life: is {half_life}; must be greater than 0 and finite")
         if not 0 < exponent < math.inf:
@@ -48,7 +52,11 @@ class Usage:
         used = {team: seconds * kept for team, seconds in self._node_seconds.items()}
         for team, n in self._nodes.items():  # The integral of n 2^(-t / half_life) over the elapsed time.
             used[team] = used.get(team, 0.0) + n * self._half_life / math.log(2) * (1 - kept)
-        self._at, self._nodes, self._node_seconds = at, dict(nodes), used
+        bad: List[str] = []
+        occupied = {team: integers(bad, f"nodes[{team!r}]", n) for team, n in nodes.items()}
+        if bad:
+            raise ValueError("\n".join(bad))
+        self._at, self._nodes, self._node_seconds = at, occupied, used
 
     def factor(self, team: str) -> float:
         """Returns the factor, MIN_FACTOR to MAX_FACTOR, by which to multiply the weights of the jobs

@@ -5,6 +5,8 @@
 #   scripts/policies.sh run LAB TRACES OUT     simulate the set "mixed" into OUT, about ten minutes
 #   scripts/policies.sh unseen LAB TRACES OUT  simulate the two other traces at three restart times, about a minute
 #   scripts/policies.sh fair LAB TRACES OUT    simulate the set "public" at four values of share_price, about a minute
+#   scripts/policies.sh late TRACES OUT        build elastalloc-lab without rules that make jobs late, and simulate the
+#                                              set "public" at a share_price of 0.5, about two minutes; needs go
 #   scripts/policies.sh tables OUT             print the tables of all of them as Markdown
 #
 # LAB is the program elastalloc-lab, TRACES a folder with the files NAME_50h.csv of itp_cluster04,
@@ -14,6 +16,7 @@ set -eu
 pools=70,90,110,130,150,170,190
 policies=total-time,total-time-waiting,total-time-steady,hesrpt-event,optimal,optimal-event,hesrpt,max-min,greedy,fifo,srpt
 prices='0 0.1 0.2 0.5'
+late='none budget payback loading budget-payback-loading' # Rules that a build is without.
 elastic=total-time,total-time-waiting,optimal,max-min,fifo
 
 # simulate FLAGS... runs the four workloads into folders of their own.
@@ -48,10 +51,44 @@ public() {
 
 fair() {
 	for price in $prices; do
-		for trace in itp_cluster04_50h itp_cluster02_50h itp_cluster08_50h helios_venus_may2020_50h; do
-			"$lab" simulate --trace "$traces/$trace.csv" --min-duration 5m --workers 1 --out "$out/fair-$price/$trace" \
-				--nodes "$pools" --policy total-time,max-min --restart-time 180s --total-time "share_price=$price"
-		done
+		share "fair-$price" "$price"
+	done
+}
+
+# share FOLDER PRICE runs the set "public" at one value of share_price.
+share() {
+	for trace in itp_cluster04_50h itp_cluster02_50h itp_cluster08_50h helios_venus_may2020_50h; do
+		"$lab" simulate --trace "$traces/$trace.csv" --min-duration 5m --workers 1 --out "$out/$1/$trace" \
+			--nodes "$pools" --policy total-time,max-min --restart-time 180s --total-time "share_price=$2"
+	done
+}
+
+# change FILE SCRIPT edits a file of solver/ for the next build.
+change() {
+	mkdir -p "$scratch/$(dirname "$1")"
+	[ -e "$scratch/$1" ] || cp "solver/$1" "$scratch/$1"
+	cp "$scratch/$1" "$scratch/before"
+	sed -i "$2" "$scratch/$1"
+	! cmp -s "$scratch/before" "$scratch/$1" || { echo "policies.sh: $2 changes nothing in solver/$1" >&2 && exit 1; }
+}
+
+# late builds elastalloc-lab without each of three rules, and without all of them.
+late() {
+	for rules in $late; do
+		scratch=$(mktemp -d)
+		case $rules in *budget*) change snapshot.go 's/\(MaxRecentRestarts = \)3$/\11000000/' ;; esac
+		case $rules in *payback*) change problem/totaltime.go 's/payback = max(payback, kept)/_ = kept/' ;; esac
+		case $rules in *loading*)
+			change problem/totaltime.go 's/loading = job.RestartTime.Seconds()/loading = 0/'
+			change problem/totaltime.go 's/if s.Jobs\[i\].NeverStarted()/if false/'
+			;;
+		esac
+		(cd "$scratch" && find . -name '*.go') | jq -Rn --arg from "$PWD/solver" --arg to "$scratch" \
+			'{Replace: ([inputs | {key: ($from + .[1:]), value: ($to + .[1:])}] | from_entries)}' >"$scratch/overlay.json"
+		go -C lab build -overlay "$scratch/overlay.json" -o "$scratch/lab" ./cmd/elastalloc-lab
+		lab=$scratch/lab
+		share "late-$rules" 0.5
+		rm -rf "$scratch"
 	done
 }
 
@@ -188,6 +225,15 @@ fairness() {
 	done
 }
 
+# lateness OUT prints total-time without rules compared with max-min.
+lateness() {
+	echo "| build without | mean JCT | p95 JCT | longest JCT | later | over 10% later | later than ideal | pauses per job | resizes per job |"
+	echo "|---|--:|--:|--:|--:|--:|--:|--:|--:|"
+	for rules in $late; do
+		fairnessOf total-time "$rules" "$1/late-$rules"
+	done
+}
+
 # fairnessOf POLICY NAME FOLDER prints a row of the table.
 fairnessOf() {
 	# The share of jobs that take more than 10% longer than under max-min.
@@ -252,6 +298,10 @@ run | unseen | public | fair)
 	lab=$2 traces=$3 out=$4
 	"$1"
 	;;
+late)
+	traces=$2 out=$3
+	late
+	;;
 tables)
 	if [ -d "$2/unseen" ]; then
 		printf '\nTwo further traces: total-time, ranges over the pools\n\n'
@@ -260,6 +310,10 @@ tables)
 	if [ -d "$2/fair-0" ]; then
 		printf '\nThe set "public": total-time compared with max-min by share_price, restarts of 180 s\n\n'
 		fairness "$2"
+	fi
+	if [ -d "$2/late-none" ]; then
+		printf '\nThe same at a share_price of 0.5, without rules\n\n'
+		lateness "$2"
 	fi
 	if [ -d "$2/public-" ]; then
 		printf '\nThe set "public": its traces\n\n'
@@ -282,7 +336,7 @@ tables)
 	differing "$2"
 	;;
 *)
-	sed -n '2,13s/^# \{0,1\}//p' "$0" >&2
+	sed -n '2,15s/^# \{0,1\}//p' "$0" >&2
 	exit 2
 	;;
 esac

@@ -103,11 +103,7 @@ func (l *Loop) queryRemaining(ctx context.Context) {
 		l.Log.WarnContext(ctx, "query of remaining times failed", "pool", l.pool.Name, "error", err)
 		return
 	}
-	if l.query == nil {
-		l.query = make(map[types.NamespacedName]world.Sample)
-	}
-	maps.Copy(l.query, samples)
-	maps.DeleteFunc(l.query, func(_ types.NamespacedName, s world.Sample) bool { return l.Now().Sub(s.Time) > 24*time.Hour })
+	l.estimates.add(samples, l.Now())
 }
 
 // requestDecision requests a decision that affects as few running jobs as possible, and checks the response.

@@ -15,7 +15,6 @@ import (
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/elastalloc/elastalloc/client/eta"
 	"github.com/elastalloc/elastalloc/kube/config"
 	"github.com/elastalloc/elastalloc/kube/kinds"
 	"github.com/elastalloc/elastalloc/kube/plan"
@@ -54,14 +53,11 @@ type Loop struct {
 
 	// The fields below can be lost at any time: a new loop continues from the state of the cluster.
 
-	writes  writeCache
-	pins    pins
-	usage   usageTracker
-	query   map[types.NamespacedName]world.Sample
-	etas    eta.Estimator               // work of completed jobs
-	running map[types.UID]time.Duration // work done by running jobs
-
-	inputs *inputs // at the last Reconcile, nil after the start
+	writes    writeCache
+	pins      pins
+	usage     usageTracker
+	estimates estimates
+	inputs    *inputs // at the last Reconcile, nil after the start
 	// typesFixed is true if the API server has refused to change the node selector of a job that ran before.
 	typesFixed bool
 	// nodeHistory is the history of the nodes by name, nil after the start.

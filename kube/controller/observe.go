@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/elastalloc/elastalloc/client/eta"
 	"github.com/elastalloc/elastalloc/kube/kinds"
 	"github.com/elastalloc/elastalloc/kube/plan"
 	"github.com/elastalloc/elastalloc/kube/world"
@@ -29,7 +27,8 @@ func (l *Loop) observe(ctx context.Context) (*world.ClusterState, error) {
 		l.writes.prime(jobs)
 	}
 	in := world.Input{
-		Now: l.Now(), Pool: l.pool, Apply: l.Mode == plan.ModeApply, Query: l.query, Usage: l.usage.byJob(), Pins: l.pins.byJob, ETAs: &l.etas,
+		Now: l.Now(), Pool: l.pool, Apply: l.Mode == plan.ModeApply, Usage: l.usage.byJob(), Pins: l.pins.byJob,
+		Query: l.estimates.samples, ETAs: &l.estimates.completed,
 		NodeHistory: l.nodeHistory, TypesFixed: l.typesFixed,
 	}
 	var nodes corev1.NodeList
@@ -57,23 +56,8 @@ func (l *Loop) observe(ctx context.Context) (*world.ClusterState, error) {
 	w := world.Observe(in)
 	l.nodeHistory = w.NodeHistory
 	l.postUnusedEvents(ctx, l.usage.observe(w))
-	l.recordCompletions(w)
+	l.estimates.observe(w)
 	return w, nil
-}
-
-// recordCompletions records the work of jobs that completed since the last Reconcile.
-func (l *Loop) recordCompletions(w *world.ClusterState) {
-	running := make(map[types.UID]time.Duration, len(w.Jobs))
-	for _, j := range w.Jobs {
-		work, ran := l.running[j.UID]
-		switch {
-		case !j.Shape.Finished:
-			running[j.UID] = j.WorkDone()
-		case ran && j.Shape.Completed: // A job that failed or was deleted does not show how much work a job has.
-			l.etas.Completed(eta.Job{WorkDone: work})
-		}
-	}
-	l.running = running
 }
 
 // postUnusedEvents posts an event on jobs that do not use their nodes, with the reason that the cluster reports

@@ -38,8 +38,7 @@ func (l *Loop) apply(ctx context.Context, w *world.ClusterState, p plan.Plan) (a
 			l.resized(ctx, step, w.Now, errs[i])
 		}
 	}
-	if p.Done() && len(p.Conflicts) == 0 && l.settled != p.ID {
-		l.settled = p.ID
+	if p.Done() && len(p.Conflicts) == 0 && l.decision.settle(p.ID) {
 		for _, j := range w.Jobs {
 			if j.Record != nil && j.Record.ID == p.ID {
 				took := w.Now.Sub(j.Record.At)
@@ -170,7 +169,7 @@ func (l *Loop) describe(step plan.Step, gap *float64) string {
 			text += fmt.Sprintf("; the best allocation is at most %.2g%% better", 100**gap)
 		}
 	}
-	if why := l.why[j.ID]; why != "" {
+	if why := l.decision.why[j.ID]; why != "" {
 		text += ". " + l.inUnits(why)
 	}
 	return text

@@ -36,8 +36,6 @@ const (
 	// timeout of an admission webhook. The API server waits for slow webhooks for up to 34 s.
 	writers      = 8
 	writeTimeout = 15 * time.Second
-	// undecided is an ID that no decision has.
-	undecided = "undecided"
 )
 
 // The results of a decision, as metrics name them.
@@ -78,9 +76,7 @@ func (l *Loop) decide(ctx context.Context, w *world.ClusterState, trigger string
 	if result == resultOutage {
 		outage.Set(1)
 	}
-	l.status.Lock()
-	l.report.Decision = report
-	l.status.Unlock()
+	l.report.decided(report)
 	log := l.Log.With("pool", l.pool.Name, "decision", report.ID, "trigger", trigger, "jobs", report.Jobs, "left", report.Left)
 	if err != nil {
 		log.WarnContext(ctx, "no decision: all jobs keep their nodes", "result", result, "error", err)
@@ -111,7 +107,7 @@ func (l *Loop) requestDecision(
 	ctx context.Context, w *world.ClusterState, id, trigger string,
 ) (plan.Response, plan.Request, string, error) {
 	r := plan.Snapshot(w, id, nil)
-	l.worthwhile = 0
+	l.decision.worthwhile = 0
 	outage := plan.Outage(w, r)
 	if outage == nil {
 		l.schedule.outage = time.Time{}
@@ -188,7 +184,7 @@ func (l *Loop) allocate(
 	defer cancel()
 	snapshot := r.Allocate.GetSnapshot()
 	if l.pool.MaxNodes > 0 {
-		l.worthwhile = plan.Scale(w, r)
+		l.decision.worthwhile = plan.Scale(w, r)
 	}
 	if err := r.CheckLimits(); err != nil {
 		return nil, resultFailed, err
@@ -210,8 +206,8 @@ func (l *Loop) allocate(
 // commit writes the targets of a decision on the jobs. The decision is valid only once all targets are
 // written. A job is left out if its target cannot be written, but other targets can, or if it fails for long.
 func (l *Loop) commit(ctx context.Context, w *world.ClusterState, report *DecisionReport, r plan.Request, response plan.Response) error {
-	d := plan.Decision{ID: report.ID, Mode: l.Mode, Total: l.worthwhile}
-	l.why = nil
+	d := plan.Decision{ID: report.ID, Mode: l.Mode, Total: l.decision.worthwhile}
+	l.decision.why = nil
 	allocated, ok := response.(*elastallocv1.AllocateResponse)
 	if ok {
 		solved := allocated.GetReport()
@@ -224,7 +220,7 @@ func (l *Loop) commit(ctx context.Context, w *world.ClusterState, report *Decisi
 	}
 	targets := plan.Targets(w, d, r, response)
 	if len(targets) == 0 {
-		l.current = report.ID // Void earlier decisions.
+		l.decision.current = report.ID // Void earlier decisions.
 		return nil
 	}
 	errs := parallel(targets, func(t plan.Target) error {
@@ -268,10 +264,10 @@ func (l *Loop) commit(ctx context.Context, w *world.ClusterState, report *Decisi
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
-		l.current = undecided
+		l.decision.current = undecided
 		return fmt.Errorf("write targets: %w", err)
 	}
-	l.current = report.ID
+	l.decision.current = report.ID
 	if ok {
 		l.explain(ctx, r, targets)
 		l.postQueuedEvents(r, response)
@@ -312,10 +308,10 @@ func (l *Loop) explain(ctx context.Context, r plan.Request, targets []plan.Targe
 		l.Log.InfoContext(ctx, "no explanation of a decision", "pool", l.pool.Name, "error", err)
 		return
 	}
-	l.why = make(map[string]string, len(want))
+	l.decision.why = make(map[string]string, len(want))
 	for _, j := range response.GetJobs() {
 		if nodes, found := want[j.GetJobId()]; found && nodes == j.GetNodes() {
-			l.why[j.GetJobId()] = j.GetText()
+			l.decision.why[j.GetJobId()] = j.GetText()
 		}
 	}
 }
@@ -327,9 +323,9 @@ func (l *Loop) postQueuedEvents(r plan.Request, response plan.Response) {
 		if response.GetAllocations()[i].GetNodes() > 0 || j.Nodes() > 0 {
 			continue
 		}
-		queued[j.UID] = l.queued[j.UID] || l.why[j.ID] != ""
+		queued[j.UID] = l.queued[j.UID] || l.decision.why[j.ID] != ""
 		if !l.queued[j.UID] && queued[j.UID] {
-			l.event(j, normal, "Queued", "%s", l.inUnits(l.why[j.ID]))
+			l.event(j, normal, "Queued", "%s", l.inUnits(l.decision.why[j.ID]))
 		}
 	}
 	l.queued = queued

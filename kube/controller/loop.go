@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -63,12 +62,7 @@ type Loop struct {
 	// nodeHistory is the history of the nodes by name, nil after the start.
 	nodeHistory map[string]world.NodeHistory
 	schedule    schedule
-	// current is the ID of the last decision that was written completely, "" before the first one, and
-	// undecided after a decision that was not written completely.
-	current    string
-	worthwhile int               // nodes that are worth their price, in a pool that an autoscaler scales
-	settled    string            // ID of the last decision that was applied or given up
-	why        map[string]string // reasons for the resizes of the current decision, by job ID
+	decision    decision
 	// pinEvents and nodeEvents are the last pins and node states for which events were posted. queued are the
 	// jobs for which an event explained why they wait.
 	pinEvents  map[types.UID]string
@@ -77,8 +71,7 @@ type Loop struct {
 	// typeEvents are the jobs for which an event was posted because they keep their node type.
 	typeEvents map[types.UID]bool
 
-	status sync.Mutex
-	report Report
+	report sharedReport
 }
 
 // NewLoop returns the loop of a pool.
@@ -91,7 +84,7 @@ func NewLoop(pool config.Pool, o Options) *Loop {
 		schedule: schedule{cadence: pool.Cadence, debounce: pool.Debounce},
 		writes:   writeCache{objects: make(map[types.UID]*unstructured.Unstructured)},
 		pins:     pins{byJob: make(map[types.UID]world.Pin), conflicts: make(map[types.UID]int), refusals: make(map[types.UID]refusal)},
-		report:   Report{Pool: pool.Name, Mode: o.Mode},
+		report:   sharedReport{report: Report{Pool: pool.Name, Mode: o.Mode}},
 	}
 }
 
@@ -132,7 +125,7 @@ func (l *Loop) Reconcile(ctx context.Context) (time.Duration, error) {
 	l.writes.retain(w.Jobs)
 	l.pins.retain(w.Jobs)
 	l.publish(w)
-	p := plan.Steps(w, l.current)
+	p := plan.Steps(w, l.decision.current)
 	l.postPinEvents(w)
 	l.postNodeEvents(w)
 	l.postTypeEvents(w)
@@ -181,7 +174,7 @@ func (l *Loop) nextDecision(w *world.ClusterState, p plan.Plan) (trigger string,
 		failed:   l.schedule.failures > 0,
 		decided:  !l.schedule.attempted.IsZero(),
 		applying: p.ID != "" && len(p.Conflicts) == 0 && !w.Now.After(p.Expires) && !p.Done(),
-		stuck:    p.ID != "" && p.ID != l.settled && !lost && w.Now.After(p.Expires) && len(p.Waiting) > 0,
+		stuck:    p.ID != "" && p.ID != l.decision.settled && !lost && w.Now.After(p.Expires) && len(p.Waiting) > 0,
 	}.phase()
 	if next == phaseStuck {
 		l.giveUp(w, p)
@@ -191,7 +184,7 @@ func (l *Loop) nextDecision(w *world.ClusterState, p plan.Plan) (trigger string,
 
 // giveUp gives up the waiting steps of a decision whose nodes did not become free in time.
 func (l *Loop) giveUp(w *world.ClusterState, p plan.Plan) {
-	l.settled = p.ID
+	l.decision.settle(p.ID)
 	if !slices.ContainsFunc(w.Jobs, func(j *world.Job) bool { return j.Pinned == world.Stuck }) {
 		l.Metrics.stuck.WithLabelValues(l.pool.Name).Inc() // A job that is Stuck is counted when it is pinned.
 	}

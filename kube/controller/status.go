@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"text/tabwriter"
 	"time"
 
@@ -33,9 +34,29 @@ type DecisionReport struct {
 
 // Report returns the last observed state and the last decision.
 func (l *Loop) Report() Report {
-	l.status.Lock()
-	defer l.status.Unlock()
-	return l.report
+	l.report.mu.Lock()
+	defer l.report.mu.Unlock()
+	return l.report.report
+}
+
+// sharedReport is the report of a loop. The admin page reads it while the loop runs.
+type sharedReport struct {
+	mu     sync.Mutex
+	report Report
+}
+
+// observed replaces the observed state.
+func (s *sharedReport) observed(w *world.ClusterState, wanted int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.report.State, s.report.Wanted = w, wanted
+}
+
+// decided replaces the last decision.
+func (s *sharedReport) decided(d *DecisionReport) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.report.Decision = d
 }
 
 // publish updates the metrics and the admin page with the state of the pool.
@@ -95,14 +116,12 @@ func (l *Loop) publish(w *world.ClusterState) {
 		m.poolNodes.WithLabelValues(pool, string(reason)).Set(float64(w.NodesBy(reason)))
 	}
 	for state, n := range map[string]int{
-		"expected": w.Nodes.Expected, "wanted": l.worthwhile, "held": occupied,
+		"expected": w.Nodes.Expected, "wanted": l.decision.worthwhile, "held": occupied,
 		"terminating": terminating, "overdue": overdue, "free": max(0, w.Free()),
 	} {
 		m.poolNodes.WithLabelValues(pool, state).Set(float64(n))
 	}
-	l.status.Lock()
-	defer l.status.Unlock()
-	l.report.State, l.report.Wanted = w, l.worthwhile
+	l.report.observed(w, l.decision.worthwhile)
 }
 
 // Admin returns a handler for /metrics, /healthz, /readyz, and the admin page at /. ready returns an error

@@ -4,10 +4,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -16,13 +14,6 @@ import (
 	"github.com/elastalloc/elastalloc/kube/kinds"
 	"github.com/elastalloc/elastalloc/kube/plan"
 	"github.com/elastalloc/elastalloc/kube/world"
-)
-
-const (
-	normal  = corev1.EventTypeNormal
-	warning = corev1.EventTypeWarning
-	// maxNote is the maximum length of the text of an event, in bytes.
-	maxNote = 1024
 )
 
 // apply takes the ready steps of a plan, and reports whether there were any. It takes steps that free nodes
@@ -173,13 +164,4 @@ func (l *Loop) describe(step plan.Step, gap *float64) string {
 		text += ". " + l.inUnits(why)
 	}
 	return text
-}
-
-// event posts an event on a job.
-func (l *Loop) event(j *world.Job, kind, reason, text string, args ...any) {
-	note := fmt.Sprintf(text, args...)
-	if len(note) > maxNote {
-		note = strings.ToValidUTF8(note[:maxNote-3], "") + "..."
-	}
-	l.Recorder.Eventf(j.Object, nil, kind, reason, "Allocate", "%s", note)
 }

@@ -291,7 +291,7 @@ func (l *Loop) explain(ctx context.Context, r plan.Request, targets []plan.Targe
 	request.Options.TimeBudget = durationpb.New(explainTimeout)
 	want := make(map[string]int32)
 	for _, t := range targets {
-		waits := t.Nodes == 0 && t.Job.Resizable() && !l.queued[t.Job.UID]
+		waits := t.Nodes == 0 && t.Job.Resizable() && !l.posted.queued[t.Job.UID]
 		moves := t.Nodes > 0 && t.Type != t.Job.Type
 		if (t.Nodes != t.Job.Nodes() || waits || moves) && len(want) < maxExplained {
 			want[t.Job.ID] = int32(t.Nodes)
@@ -314,21 +314,6 @@ func (l *Loop) explain(ctx context.Context, r plan.Request, targets []plan.Targe
 			l.decision.why[j.GetJobId()] = j.GetText()
 		}
 	}
-}
-
-// postQueuedEvents posts an event on jobs that have to wait, once per wait.
-func (l *Loop) postQueuedEvents(r plan.Request, response plan.Response) {
-	queued := make(map[types.UID]bool)
-	for i, j := range r.Jobs {
-		if response.GetAllocations()[i].GetNodes() > 0 || j.Nodes() > 0 {
-			continue
-		}
-		queued[j.UID] = l.queued[j.UID] || l.decision.why[j.ID] != ""
-		if !l.queued[j.UID] && queued[j.UID] {
-			l.event(j, normal, "Queued", "%s", l.inUnits(l.decision.why[j.ID]))
-		}
-	}
-	l.queued = queued
 }
 
 // refused reports whether the API server rejected a write.

@@ -52,26 +52,19 @@ type Loop struct {
 
 	// The fields below can be lost at any time: a new loop continues from the state of the cluster.
 
-	writes    writeCache
-	pins      pins
-	usage     usageTracker
-	estimates estimates
-	inputs    *inputs // at the last Reconcile, nil after the start
+	writes    writeCache   // results of writes that the caches do not have yet
+	pins      pins         // jobs on which writes failed
+	usage     usageTracker // nodes that jobs use
+	estimates estimates    // of remaining times
+	inputs    *inputs      // of a decision, at the last Reconcile; nil after the start
+	schedule  schedule     // of the next decision
+	decision  decision     // the last one
+	posted    postedEvents
+	report    sharedReport // for the admin page
 	// typesFixed is true if the API server has refused to change the node selector of a job that ran before.
 	typesFixed bool
 	// nodeHistory is the history of the nodes by name, nil after the start.
 	nodeHistory map[string]world.NodeHistory
-	schedule    schedule
-	decision    decision
-	// pinEvents and nodeEvents are the last pins and node states for which events were posted. queued are the
-	// jobs for which an event explained why they wait.
-	pinEvents  map[types.UID]string
-	nodeEvents map[string]string
-	queued     map[types.UID]bool
-	// typeEvents are the jobs for which an event was posted because they keep their node type.
-	typeEvents map[types.UID]bool
-
-	report sharedReport
 }
 
 // NewLoop returns the loop of a pool.
@@ -191,92 +184,4 @@ func (l *Loop) giveUp(w *world.ClusterState, p plan.Plan) {
 	for _, step := range p.Waiting {
 		l.event(step.Job, warning, "Stuck", "gave up %s of decision %s: the nodes did not become free in time", l.inUnits(step.String()), p.ID)
 	}
-}
-
-// noRemainingTime is the reason of events about jobs whose remaining time is unknown.
-const noRemainingTime = "NoRemainingTime"
-
-// postPinEvents posts an event on every job that is pinned for another reason than before.
-func (l *Loop) postPinEvents(w *world.ClusterState) {
-	posted := make(map[types.UID]string, len(w.Jobs))
-	for _, j := range w.Jobs {
-		pinned := string(j.Pinned)
-		if j.Pinned == world.BadAnnotations || j.Pinned == world.NotElastic {
-			pinned += j.Message // Other messages contain times and change often.
-		}
-		if j.Pinned == "" && j.FallbackReason != "" {
-			if pinned = noRemainingTime; l.pinEvents[j.UID] != pinned {
-				l.event(j, warning, noRemainingTime, "%s; its remaining time on one %s is estimated as %v from completed jobs",
-					j.FallbackReason, l.pool.BaseName(), j.Estimate.Remaining.Round(time.Second))
-			}
-		}
-		if j.Pinned == world.Retained && j.Transient {
-			pinned = "" // The node may accept pods again soon.
-		}
-		reason := j.Pinned
-		if j.GrowsOnly {
-			reason, pinned = world.Retained, string(world.Retained)
-		}
-		notify := pinned != "" && reason != "" && reason != world.Deleting && reason != world.Paused
-		if notify && l.pinEvents[j.UID] != pinned {
-			l.event(j, warning, string(reason), "keeps its %d %ss: %s", j.Nodes(), l.pool.UnitName(), j.Message)
-			if j.Pinned == world.Stuck {
-				l.Metrics.stuck.WithLabelValues(l.pool.Name).Inc()
-			}
-		}
-		posted[j.UID] = pinned
-	}
-	l.pinEvents = posted
-}
-
-// keepsType is the reason of events about jobs that cannot move to another node type.
-const keepsType = "KeepsType"
-
-// postTypeEvents posts an event on every job whose kind cannot move to another node type, in a pool with several types.
-func (l *Loop) postTypeEvents(w *world.ClusterState) {
-	posted := make(map[types.UID]bool)
-	for _, j := range w.Jobs {
-		if len(w.Pool.NodeTypes) < 2 || j.Shape.Finished || j.Pinned != "" || j.Shape.CanSelect() && !j.Kueue {
-			continue
-		}
-		if posted[j.UID] = true; l.typeEvents[j.UID] {
-			continue
-		}
-		why := "the pod template of a " + j.Kind.Name + " cannot change"
-		if j.Kueue {
-			why = "Kueue selects its nodes"
-		}
-		l.event(j, warning, keepsType, "does not move to another node type: %s", why)
-	}
-	l.typeEvents = posted
-}
-
-// postNodeEvents posts an event on every node that has not been accepting for longer than the pool's
-// NodeGracePeriod and is not starting, if the reason changed.
-func (l *Loop) postNodeEvents(w *world.ClusterState) {
-	posted := make(map[string]string, len(w.NodeStatuses))
-	for i := range w.NodeStatuses {
-		s := &w.NodeStatuses[i]
-		if s.State == world.Accepting || s.Transient || s.Starting || s.Reason == world.Foreign {
-			continue
-		}
-		note := string(s.State) + ": " + s.Message
-		if posted[s.Node.Name] = note; l.nodeEvents[s.Node.Name] == note {
-			continue
-		}
-		kind := normal
-		if s.Reason == world.Odd {
-			kind = warning // The pool's configuration or the node is wrong.
-		}
-		l.Recorder.Eventf(s.Node, nil, kind, eventReason(s.State), "Classify", "%s (pool %s)", s.Message, l.pool.Name)
-	}
-	l.nodeEvents = posted
-}
-
-// eventReason returns the event reason for a state of a node.
-func eventReason(state world.NodeState) string {
-	if state == world.Gone {
-		return "Gone"
-	}
-	return "Retaining"
 }

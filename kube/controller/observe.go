@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 
@@ -58,32 +57,6 @@ func (l *Loop) observe(ctx context.Context) (*world.ClusterState, error) {
 	l.postUnusedEvents(ctx, l.usage.observe(w))
 	l.estimates.observe(w)
 	return w, nil
-}
-
-// postUnusedEvents posts an event on jobs that do not use their nodes, with the reason that the cluster reports
-// for their pods.
-func (l *Loop) postUnusedEvents(ctx context.Context, unused []*world.Job) {
-	for _, j := range unused {
-		why := cmp.Or(j.Pods.Trouble, j.Pods.Unschedulable, "the reason is unknown")
-		var events corev1.EventList
-		err := l.Live.List(ctx, &events, client.InNamespace(j.Object.GetNamespace()),
-			client.MatchingFields{"involvedObject.name": j.Object.GetName()})
-		if err != nil {
-			l.Log.WarnContext(ctx, "cannot list events about pods that do not run", "job", j.ID, "error", err)
-		}
-		for _, event := range events.Items {
-			if event.Reason == "FailedCreate" {
-				why = event.Message
-			}
-		}
-		l.Metrics.unused.WithLabelValues(l.pool.Name).Inc()
-		if j.Kueue && j.Nodes() == 0 {
-			l.event(j, warning, string(plan.Unused), "Kueue did not start it on its %d nodes; it gets no nodes for a while: %s", j.Target, why)
-			continue
-		}
-		l.event(j, warning, string(plan.Unused), "%d of its %d pods run; for a while it gets only the %ss that it uses: %s",
-			j.PodsOf(j.Pods.Running), j.PodsOf(j.Nodes()), l.pool.UnitName(), why)
-	}
 }
 
 // jobs lists the jobs of the pool.

@@ -225,14 +225,20 @@ func TestOutgoingProxy(t *testing.T) {
 	}{
 		{"HTTPS_PROXY", name, []string{"HTTPS_PROXY=" + proxy.URL}, []string{name}, ""},
 		{"https_proxy", name, []string{"https_proxy=" + proxy.URL}, []string{name}, ""},
-		{"other variables", name, []string{"HTTP_PROXY=" + proxy.URL, "http_proxy=" + proxy.URL, "grpc_proxy=" + proxy.URL}, nil, "server.example cannot be resolved"},
+		{
+			"other variables", name, []string{"HTTP_PROXY=" + proxy.URL, "http_proxy=" + proxy.URL, "grpc_proxy=" + proxy.URL},
+			nil, "server.example cannot be resolved",
+		},
 		{"NO_PROXY", name, []string{"HTTPS_PROXY=" + proxy.URL, "NO_PROXY=server.example"}, nil, "server.example cannot be resolved"},
 		{"no_proxy", name, []string{"HTTPS_PROXY=" + proxy.URL, "no_proxy=.example"}, nil, "server.example cannot be resolved"},
 		{"loopback", server.Addr, []string{"HTTPS_PROXY=" + proxy.URL}, nil, ""},
 		{"list", name + "," + name, []string{"HTTPS_PROXY=" + proxy.URL}, []string{name}, ""},
 		{"list, NO_PROXY", name + "," + name, []string{"HTTPS_PROXY=" + proxy.URL, "NO_PROXY=server.example"}, nil, "lookup server.example"},
 		{"Unix socket", "unix:" + socket, []string{"HTTPS_PROXY=" + proxy.URL}, nil, ""},
-		{"no proxy there", name, []string{"HTTPS_PROXY=http://127.0.0.1:1"}, nil, "no server responds at server.example:50051: dial tcp 127.0.0.1:1"},
+		{
+			"no proxy there", name, []string{"HTTPS_PROXY=http://127.0.0.1:1"},
+			nil, "no server responds at server.example:50051: dial tcp 127.0.0.1:1",
+		},
 		{"refused", name, []string{"HTTPS_PROXY=" + refusing.URL}, []string{name}, "403"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -458,7 +464,8 @@ func silentServer(t *testing.T) string {
 	return listener.Addr().String() // The system completes connections that nothing accepts.
 }
 
-// startProxy starts nginx with a block "server", whose certificate it replaces, or "stream". It replaces the port and returns the address of nginx.
+// startProxy starts nginx with a block "server", whose certificate it replaces, or "stream". It replaces the port, and
+// returns the address of nginx.
 func startProxy(t *testing.T, certificate testcert.Identity, block string) string {
 	t.Helper()
 	if !strings.HasPrefix(block, "stream") {

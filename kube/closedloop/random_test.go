@@ -437,8 +437,9 @@ func (r *random) waiting() bool {
 }
 
 // settle checks that nothing is written and no pod changes hours after two long jobs have arrived, also after a restart of
-// the controller. If a job waits, aging may let it change places with another one: two jobs are resized, each with a write of
-// its target and one of its size.
+// the controller. If a job waits, aging lets it change places with a job of about the same value: after 2 h or more, because its
+// weight doubles in 8 h and a change must gain more than it costs. Two jobs are resized then, each with a write of its target
+// and one of its size.
 func (r *random) settle() {
 	r.t.Helper()
 	for range 2 {
@@ -449,7 +450,7 @@ func (r *random) settle() {
 		r.t.Helper()
 		pods, writes, allowed := r.workers(), r.writes, 0
 		if r.waiting() {
-			allowed = 4
+			allowed = 4 * int(limit/(2*time.Hour))
 		}
 		if restarted {
 			r.restart()

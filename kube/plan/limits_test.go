@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"pgregory.net/rapid"
 
+	"github.com/elastalloc/elastalloc"
+	"github.com/elastalloc/elastalloc/internal/apiconv"
 	"github.com/elastalloc/elastalloc/kube/config"
 	"github.com/elastalloc/elastalloc/kube/internal/testing/worldtest"
 	"github.com/elastalloc/elastalloc/kube/plan"
@@ -276,4 +278,29 @@ func fits(free, pods []int) bool {
 // podsOn returns the pods on a node.
 func podsOn(c *worldtest.Cluster, node string) []*corev1.Pod {
 	return slices.DeleteFunc(slices.Clone(c.Pods), func(pod *corev1.Pod) bool { return pod.Spec.NodeName != node })
+}
+
+// TestMaxSizeLimits checks that CheckLimits accepts as many size limits as the server does.
+func TestMaxSizeLimits(t *testing.T) {
+	t.Parallel()
+	allocator, err := elastalloc.New(elastalloc.Options{DefaultBudget: elastalloc.NoBudget})
+	if err != nil {
+		t.Fatal(err)
+	}
+	snapshot := &elastallocv1.Snapshot{TotalNodes: 1}
+	accepted := 0
+	for range 100 {
+		snapshot.SizeLimits = append(snapshot.SizeLimits, &elastallocv1.SizeLimit{Size: int32(len(snapshot.SizeLimits) + 2)})
+		request := &elastallocv1.AllocateRequest{Snapshot: snapshot}
+		_, refused := apiconv.InProcess{Allocator: allocator}.Allocate(t.Context(), request)
+		if err := (&plan.Request{Allocate: request}).CheckLimits(); (err == nil) != (refused == nil) {
+			t.Errorf("with %d size limits, CheckLimits returns %v and the server %v", len(snapshot.SizeLimits), err, refused)
+		}
+		if refused == nil {
+			accepted++
+		}
+	}
+	if accepted == 0 || accepted == 100 {
+		t.Errorf("the server accepts %d of 100 requests, so the test checked little", accepted)
+	}
 }

@@ -280,7 +280,7 @@ func leaving(node *corev1.Node) bool {
 func (o *observer) untolerated(node *corev1.Node) (string, bool) {
 	for i := range node.Spec.Taints {
 		taint := &node.Spec.Taints[i]
-		if o.ignored(taint) || tolerates(o.Pool.Tolerations, taint) ||
+		if o.ignored(node, taint) || tolerates(o.Pool.Tolerations, taint) ||
 			o.podsTolerate(o.podsOn[node.Name], taint) || o.allPodsTolerate(taint) {
 			continue
 		}
@@ -289,13 +289,14 @@ func (o *observer) untolerated(node *corev1.Node) (string, bool) {
 	return "", false
 }
 
-// ignored reports whether a taint does not matter: it is only a preference, it repeats another condition of
-// the node, or its key is the unit, which the admission plugin ExtendedResourceToleration makes all pods
-// that request the unit tolerate.
-func (o *observer) ignored(taint *corev1.Taint) bool {
+// ignored reports whether a taint of a node does not matter: it is only a preference, it repeats that the node is
+// not ready, or its key is the unit, which the admission plugin ExtendedResourceToleration makes all pods
+// that request the unit tolerate. A node that has become ready keeps the taints of a lost node until Kubernetes removes
+// them: NoSchedule still keeps pods away, and the admission plugin DefaultTolerationSeconds makes all pods tolerate NoExecute.
+func (o *observer) ignored(node *corev1.Node, taint *corev1.Taint) bool {
 	switch taint.Key {
-	case corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable, corev1.TaintNodeUnschedulable:
-		return true
+	case corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable:
+		return taint.Effect == corev1.TaintEffectNoExecute || !ready(node)
 	case o.Pool.Unit:
 		return o.devices() && taint.Effect == corev1.TaintEffectNoSchedule
 	}
@@ -341,7 +342,7 @@ func tolerates(tolerations []corev1.Toleration, taint *corev1.Taint) bool {
 func (o *observer) admits(node *corev1.Node, j *Job) bool {
 	for i := range node.Spec.Taints {
 		taint := &node.Spec.Taints[i]
-		if !o.ignored(taint) && !tolerates(j.Shape.Pod.Tolerations, taint) && !o.podsTolerate(o.podsOf[j], taint) {
+		if !o.ignored(node, taint) && !tolerates(j.Shape.Pod.Tolerations, taint) && !o.podsTolerate(o.podsOf[j], taint) {
 			return false
 		}
 	}

@@ -35,6 +35,10 @@ func TestNodeState(t *testing.T) {
 		"a preference":  {taints("x", corev1.TaintEffectPreferNoSchedule), "", world.Accepting},
 		"usual taint":   {taints(worldtest.Unit, corev1.TaintEffectNoSchedule), "", world.Accepting},
 		"its own words": {taints(corev1.TaintNodeUnreachable, corev1.TaintEffectNoExecute), "", world.Accepting},
+		// The scheduler uses the node again once Kubernetes has removed these taints.
+		"just ready":      {taints(corev1.TaintNodeNotReady, corev1.TaintEffectNoSchedule), world.Tainted, world.Retaining},
+		"just reachable":  {taints(corev1.TaintNodeUnreachable, corev1.TaintEffectNoSchedule), world.Tainted, world.Retaining},
+		"just uncordoned": {taints(corev1.TaintNodeUnschedulable, corev1.TaintEffectNoSchedule), world.Tainted, world.Retaining},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -80,7 +80,8 @@ func TestNodeTypes(t *testing.T) {
 }
 
 // kueueTypes checks that the quota of a flavor limits the jobs on its node type. A job grows to the quota of the flavor that
-// Kueue has assigned, and not to its idle nodes or to those of the other type. It never moves, also not to faster nodes.
+// Kueue has assigned, and not to its idle nodes or to those of the other type. It never moves, also not to faster nodes that
+// its annotation allows.
 func kueueTypes(t *testing.T) {
 	t.Helper()
 	for i := range 4 {
@@ -120,11 +121,17 @@ spec: {clusterQueue: typed}
 			return err == nil, fmt.Sprint(err)
 		})
 	}
+	annotations := func(hours int) map[string]string {
+		annotations := elasticInKueue(hours)
+		delete(annotations, "elastalloc.dev/doubling-efficiency")
+		annotations["elastalloc.dev/speeds"] = "a100=1,1.9,3.6,6.8; h100=2,3.8,7.2,13.6"
+		return annotations
+	}
 	before := auditLength(t)
 	setQuotas(2, 1)
-	job{name: "first", size: 2, queue: "typed", annotations: elasticInKueue(100)}.submit(t, kueue)
+	job{name: "first", size: 2, queue: "typed", annotations: annotations(100)}.submit(t, kueue)
 	untilAdmitted(t, "the first job in its flavor", map[string]int{"first": 2})
-	job{name: "second", size: 1, queue: "typed", annotations: elasticInKueue(90)}.submit(t, kueue)
+	job{name: "second", size: 1, queue: "typed", annotations: annotations(90)}.submit(t, kueue)
 	on := map[string]string{"first": "a100 a100", "second": "h100"}
 	untilOn(t, kueue, on)
 	sleep(t.Context(), 12*time.Second) // two cadences

@@ -9,6 +9,8 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
+	"io"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -110,6 +112,19 @@ type killingProxy struct {
 
 func newKillingProxy(t *testing.T, pool string, n int) *killingProxy {
 	t.Helper()
+	g := &killingProxy{left: n}
+	g.proxy = newProxy(t, func(response *http.Response) {
+		if response.Request.Method == http.MethodPatch && strings.Contains(response.Request.URL.Path, "/namespaces/"+pool+"/") &&
+			!strings.Contains(response.Request.URL.Path, "/events/") {
+			g.count()
+		}
+	})
+	return g
+}
+
+// newProxy returns a proxy of the API server that calls a function for each response.
+func newProxy(t *testing.T, modify func(*http.Response)) *httptest.Server {
+	t.Helper()
 	target, err := url.Parse(kube.URL)
 	must(t, err)
 	roots := x509.NewCertPool()
@@ -120,22 +135,38 @@ func newKillingProxy(t *testing.T, pool string, n int) *killingProxy {
 	proxy.ErrorHandler = func(w http.ResponseWriter, _ *http.Request, err error) {
 		http.Error(w, err.Error(), http.StatusBadGateway)
 	}
-	g := &killingProxy{left: n}
 	proxy.ModifyResponse = func(response *http.Response) error {
-		if response.Request.Method == http.MethodPatch && strings.Contains(response.Request.URL.Path, "/namespaces/"+pool+"/") &&
-			!strings.Contains(response.Request.URL.Path, "/events/") {
-			g.count()
-		}
+		modify(response)
 		return nil
 	}
-	g.proxy = httptest.NewUnstartedServer(proxy)
-	g.proxy.EnableHTTP2 = true
-	g.proxy.StartTLS()
+	server := httptest.NewUnstartedServer(proxy)
+	server.EnableHTTP2 = true
+	server.StartTLS()
 	t.Cleanup(func() {
-		g.proxy.CloseClientConnections()
-		g.proxy.Close()
+		server.CloseClientConnections()
+		server.Close()
 	})
-	return g
+	return server
+}
+
+// newLaggingProxy returns a proxy of the API server whose watches lag by up to 2 s, each by another time, as on a busy
+// machine.
+func newLaggingProxy(t *testing.T) *httptest.Server {
+	t.Helper()
+	return newProxy(t, func(response *http.Response) {
+		if response.Request.URL.Query().Get("watch") != "" {
+			response.Body = laggingBody{response.Body}
+		}
+	})
+}
+
+// laggingBody is a body that is read up to 1 s late. A read returns all that arrived during the one before.
+type laggingBody struct{ io.ReadCloser }
+
+func (b laggingBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	time.Sleep(rand.N(time.Second))
+	return n, err
 }
 
 // count counts a write. Other writes wait while the controller is being killed.

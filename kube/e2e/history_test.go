@@ -33,8 +33,8 @@ import (
 	"github.com/elastalloc/elastalloc/kube/kinds"
 )
 
-// maxLag is the maximum time after which the controller must have observed a lost node, or a pod that no decision
-// requested. It is far longer than the usual lag of a watch.
+// maxLag is the maximum time after which the controller must have observed a lost node, the eviction of a pod from an
+// unusable node, or a pod that no decision requested. It is far longer than the usual lag of a watch.
 const maxLag = 20 * time.Second
 
 // folders are the folders of etcd, with the kinds of their objects, that contain the pods and jobs of a
@@ -202,8 +202,9 @@ func (h *history) add(o etcdObject, deleted bool) {
 type demand struct {
 	// size is the size of the job, 0 while it is suspended and once it has completed.
 	size int
-	// alive counts the running and pending pods on usable nodes or without a node, and away those on other nodes.
-	// succeeded counts the pods that have succeeded, which are not replaced.
+	// alive counts the running and pending pods on usable nodes or without a node, and away those on other nodes and
+	// those that were evicted from there within maxLag. succeeded counts the pods that have succeeded, which are not
+	// replaced.
 	alive, away, succeeded int
 }
 
@@ -231,6 +232,22 @@ type state struct {
 	jobSets   map[string]string
 	// surplus has the times at which pods were created that exceed the size of their job.
 	surplus map[types.UID]time.Time
+	// evicted has the pods that were deleted from unusable nodes. Before, their jobs did not need other nodes for them.
+	evicted map[types.UID]eviction
+}
+
+// eviction is the deletion of a pod of a job from an unusable node.
+type eviction struct {
+	job string
+	at  time.Time
+}
+
+func newState() *state {
+	return &state{
+		usable: make(map[string]bool), sizes: make(map[string]int), alive: make(map[string]*corev1.Pod),
+		succeeded: make(map[string]string), completed: make(map[string]int), jobSets: make(map[string]string),
+		surplus: make(map[types.UID]time.Time), evicted: make(map[types.UID]eviction),
+	}
 }
 
 // apply applies an event, and reports whether it increases the size of a job.
@@ -241,6 +258,9 @@ func (s *state) apply(e event) (grows bool) {
 	case "Node":
 		delete(s.usable, name)
 	case "Pod":
+		if after, _ := e.object.(*corev1.Pod); pod != nil && s.away(pod) && (after == nil || after.UID != pod.UID || !s.away(after)) {
+			s.evicted[pod.UID] = eviction{jobOf(pod), e.at}
+		}
 		delete(s.alive, name)
 		delete(s.succeeded, name)
 	default:
@@ -275,6 +295,12 @@ func (s *state) apply(e event) (grows bool) {
 	return s.sizes[name] > before && e.kind != "Node" && e.kind != "Pod"
 }
 
+// away reports whether a pod runs on an unusable node and is not being deleted. Its job needs no other node for it.
+func (s *state) away(pod *corev1.Pod) bool {
+	usable, exists := s.usable[pod.Spec.NodeName]
+	return exists && !usable && pod.DeletionTimestamp == nil && !ended(pod)
+}
+
 // usableNodes returns the number of usable nodes.
 func (s *state) usableNodes() int {
 	n := 0
@@ -286,22 +312,27 @@ func (s *state) usableNodes() int {
 	return n
 }
 
-// demands returns the demands of all jobs for the given pods.
-func (s *state) demands(pods map[string]*corev1.Pod) map[string]demand {
+// demands returns the demands of all jobs for the given pods at a time.
+func (s *state) demands(pods map[string]*corev1.Pod, now time.Time) map[string]demand {
 	demands := make(map[string]demand)
 	for name, size := range s.sizes {
 		demands[name] = demand{size: size}
 	}
 	for _, pod := range pods {
 		d := demands[jobOf(pod)]
-		takes, exists := s.usable[pod.Spec.NodeName]
 		switch {
-		case takes, pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil:
+		case s.usable[pod.Spec.NodeName], pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil:
 			d.alive++
-		case exists && pod.DeletionTimestamp == nil:
+		case s.away(pod):
 			d.away++
 		} // A pod that is deleted before it is bound never occupies a node.
 		demands[jobOf(pod)] = d
+	}
+	for _, pod := range s.evicted {
+		if d, exists := demands[pod.job]; exists && now.Sub(pod.at) <= maxLag {
+			d.away++
+			demands[pod.job] = d
+		}
 	}
 	succeeded, completed := make(map[string]int), make(map[string]int)
 	for _, job := range s.succeeded {
@@ -317,27 +348,29 @@ func (s *state) demands(pods map[string]*corev1.Pod) map[string]demand {
 	return demands
 }
 
-// check stops the recording. It fails the test if, after any event, more pods were bound or requested than the pool has
-// nodes, or if a job grew and all jobs together then requested more nodes than were usable within maxLag. Surplus pods
-// count as requested once they are older than maxLag.
+// check stops the recording. It fails the test if the history violates the rules of checkEvents.
 func (h *history) check(t *testing.T) summary {
 	t.Helper()
 	h.untilCaughtUp(t)
 	h.stop()
 	h.done.Wait()
+	sum, err := checkEvents(h.events, h.duplicates)
+	must(t, err)
+	return sum
+}
 
-	s := &state{
-		usable: make(map[string]bool), sizes: make(map[string]int), alive: make(map[string]*corev1.Pod),
-		succeeded: make(map[string]string), completed: make(map[string]int), jobSets: make(map[string]string),
-		surplus: make(map[types.UID]time.Time),
-	}
+// checkEvents returns an error if, after any event, more pods were bound or requested than the pool has nodes, or if a job
+// grew and all jobs together then requested more nodes than were usable within maxLag. Surplus pods count as requested once
+// they are older than maxLag. Pods that were evicted from unusable nodes count as away for maxLag, because the controller
+// may have decided before it observed the eviction. duplicates is described at history.
+func checkEvents(events []event, duplicates bool) (sum summary, err error) {
+	s := newState()
 	type count struct {
 		at     time.Time
 		usable int
 	}
 	var counts []count
-	var sum summary
-	for i, e := range h.events {
+	for i, e := range events {
 		sum.events++
 		grows := s.apply(e)
 		if e.kind == "Node" {
@@ -351,21 +384,22 @@ func (h *history) check(t *testing.T) summary {
 			if created, is := s.surplus[pod.UID]; is && e.at.Sub(created) <= maxLag {
 				continue
 			}
-			if h.duplicates {
+			if duplicates {
 				name = jobOf(pod) + " " + pod.Annotations["batch.kubernetes.io/job-completion-index"]
 			}
 			counted[name] = pod
 		}
-		if h.duplicates {
+		if duplicates {
 			sum.duplicates = max(sum.duplicates, len(s.alive)-len(counted))
 		}
 		if n := len(counted); n > sum.mostPods {
 			sum.mostPods, sum.mostNodes = n, len(s.usable)
 		}
-		demands := s.demands(counted)
+		demands := s.demands(counted, e.at)
+		maps.DeleteFunc(demands, func(_ string, d demand) bool { return d.nodes() == 0 && d.away == 0 })
 		if len(counted) > len(s.usable) || bound > len(s.usable) {
-			t.Fatalf("after event %d, %d pods are requested and %d are bound on %d nodes: %v of %v; the last events:\n%s",
-				e.revision, len(counted), bound, len(s.usable), slices.Sorted(maps.Keys(s.alive)), demands, describeEvents(h.events[:i+1]))
+			return sum, fmt.Errorf("after event %d, %d pods are requested and %d are bound on %d nodes: %v of %v; the last events, newest first:\n%s",
+				e.revision, len(counted), bound, len(s.usable), slices.Sorted(maps.Keys(s.alive)), demands, describeEvents(events[:i+1], demands))
 		}
 		if !grows {
 			continue
@@ -382,36 +416,50 @@ func (h *history) check(t *testing.T) summary {
 			}
 		}
 		if requested > most {
-			t.Fatalf("after event %d, in which %s grows, all jobs request %d nodes; %d are usable: %v; the last events:\n%s",
-				e.revision, e.name, requested, most, demands, describeEvents(h.events[:i+1]))
+			return sum, fmt.Errorf("after event %d, in which %s grows, all jobs request %d nodes; %d are usable: %+v; the last events, newest first:\n%s",
+				e.revision, e.name, requested, most, demands, describeEvents(events[:i+1], demands))
 		}
 	}
-	return sum
+	return sum, nil
 }
 
-// describeEvents describes the events of the last 30 seconds, one per line.
-func describeEvents(events []event) string {
-	var b strings.Builder
-	last := events[len(events)-1].at
+const (
+	// described is the age of the oldest event that a failure describes, and maxDescribed the maximum number of events.
+	described    = 10 * time.Second
+	maxDescribed = 60
+)
+
+// describeEvents describes the last events of the given jobs and of the nodes, newest first, one per line. It leaves out
+// events that do not change the description of their object.
+func describeEvents(events []event, jobs map[string]demand) string {
+	type known struct{ text, job string }
+	var lines []string
+	now, last := events[len(events)-1].at, make(map[string]known)
 	for _, e := range events {
-		if last.Sub(e.at) > 30*time.Second {
-			continue
-		}
-		fmt.Fprintf(&b, "%d %v %s %s: ", e.revision, e.at.Sub(last).Round(time.Millisecond), e.kind, e.name)
+		key := e.kind + " " + e.name
+		before := last[key]
+		is := known{"deleted", cmp.Or(before.job, e.name)}
 		switch object := e.object.(type) {
-		case nil:
-			fmt.Fprintln(&b, "deleted")
 		case *corev1.Node:
-			fmt.Fprintln(&b, "usable:", cluster.Usable(object))
+			is.text = fmt.Sprint("usable: ", cluster.Usable(object))
 		case *corev1.Pod:
-			fmt.Fprintf(&b, "%s on %q, deletion %v\n", object.Status.Phase, object.Spec.NodeName, object.DeletionTimestamp)
+			is = known{fmt.Sprintf("%s on %q", object.Status.Phase, object.Spec.NodeName), jobOf(object)}
+			if object.DeletionTimestamp != nil {
+				is.text += ", being deleted"
+			}
 		case *batchv1.Job:
-			fmt.Fprintf(&b, "size %d, %d pods have succeeded\n", jobSize(object), object.Status.Succeeded)
+			is.text = fmt.Sprintf("size %d, %d pods have succeeded", jobSize(object), object.Status.Succeeded)
 		case *unstructured.Unstructured:
-			fmt.Fprintf(&b, "size %d\n", sizeOf(object))
+			is.text = fmt.Sprintf("size %d", sizeOf(object))
+		}
+		last[key] = is
+		_, concerns := jobs[is.job]
+		if is.text != before.text && (concerns || e.kind == "Node") && now.Sub(e.at) <= described {
+			lines = append(lines, fmt.Sprintf("%d %v %s: %s", e.revision, e.at.Sub(now).Round(time.Millisecond), key, is.text))
 		}
 	}
-	return b.String()
+	slices.Reverse(lines)
+	return strings.Join(lines[:min(len(lines), maxDescribed)], "\n")
 }
 
 // untilCaughtUp writes to a node and waits until the watch has returned this write, and so all earlier events.

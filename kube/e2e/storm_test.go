@@ -18,8 +18,8 @@ import (
 
 var stormSeed = flag.Uint64("storm-seed", 1, "seed of the random events of TestStorm")
 
-// TestStorm submits, deletes and changes jobs, and loses, restores and drains nodes at random for a minute. At no time
-// may there be more pods than nodes, and the controller must not write to foreign jobs.
+// TestStorm submits, deletes and changes jobs, and loses, restores and drains nodes at random for a minute. The watches of
+// the controller lag. At no time may there be more pods than nodes, and the controller must not write to foreign jobs.
 func TestStorm(t *testing.T) {
 	const (
 		pool     = "storm"
@@ -31,7 +31,7 @@ func TestStorm(t *testing.T) {
 	foreign := annotatedSpec(t, pool, "foreign")
 	before := auditLength(t)
 	h := record(t, pool)
-	controller{pool: pool, account: release}.start(t)
+	controller{pool: pool, account: release, proxy: newLaggingProxy(t)}.start(t)
 
 	// The events depend on the seed; their effects depend on the timing of the cluster.
 	random := rand.New(rand.NewPCG(*stormSeed, 2))

@@ -61,10 +61,14 @@ func NodeName(pool string, i int) string { return fmt.Sprintf("%s-%03d", pool, i
 // LostLabel is the label of nodes that stop renewing their lease.
 const LostLabel = "test/lost"
 
-// Usable reports whether a node is ready and accepts pods.
+// Usable reports whether a node is ready and accepts pods. A node that is ready again keeps the NoExecute taint of a lost
+// node for some seconds. The scheduler binds pods to it, because an admission plugin lets all pods tolerate this taint for
+// a time.
 func Usable(node *corev1.Node) bool {
 	for _, taint := range node.Spec.Taints {
-		if taint.Effect != corev1.TaintEffectPreferNoSchedule {
+		tolerated := taint.Effect == corev1.TaintEffectNoExecute &&
+			(taint.Key == corev1.TaintNodeUnreachable || taint.Key == corev1.TaintNodeNotReady)
+		if taint.Effect != corev1.TaintEffectPreferNoSchedule && !tolerated {
 			return false
 		}
 	}

@@ -156,18 +156,16 @@ func (l *Loop) requestDecision(
 
 // allocateToAll requests a decision in which all running jobs keep at least their smallest sizes. The admission considers
 // running jobs in order. Jobs that must not be paused get nodes of their type first, for which other jobs move or shrink. If
-// other jobs would be paused, the order does not change.
+// other jobs would be paused, it requests a decision in the usual order, unless that is the same request.
 func (l *Loop) allocateToAll(
 	ctx context.Context, w *world.ClusterState, id, trigger string, frozen map[string]world.Reason,
 ) (response plan.Response, r plan.Request, result string, err error) {
 	for _, first := range []bool{true, false} {
 		r = plan.Snapshot(w, id, nil)
 		r.Allocate.Options.Admission = elastallocv1.Admission_ADMISSION_OPTIMIZED
-		if first {
-			r.First(func(j *world.Job) bool { return frozen[j.ID] == plan.NoPause })
-		}
+		reordered := first && r.First(func(j *world.Job) bool { return frozen[j.ID] == plan.NoPause })
 		response, result, err = l.allocate(ctx, w, r, trigger)
-		if err != nil || !plan.Pauses(r, response) {
+		if err != nil || !reordered || !plan.Pauses(r, response) {
 			break
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"google.golang.org/protobuf/proto"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -160,4 +161,56 @@ func TestProgressFillsIdleNodes(t *testing.T) {
 	}
 	c.passes(8)
 	c.want(map[string]int{"long": 8, "new": 4})
+}
+
+// pausing is an allocator that pauses every job that may change. It stores the requests.
+type pausing struct {
+	controller.Allocator
+	requests []*elastallocv1.AllocateRequest
+}
+
+func (a *pausing) Allocate(_ context.Context, r *elastallocv1.AllocateRequest) (*elastallocv1.AllocateResponse, error) {
+	a.requests = append(a.requests, r)
+	response := &elastallocv1.AllocateResponse{SnapshotId: r.GetSnapshot().GetId()}
+	for _, j := range r.GetSnapshot().GetJobs() {
+		allocation := &elastallocv1.Allocation{JobId: j.GetId()}
+		if j.GetKeep() {
+			allocation.Nodes = j.GetCurrentNodes()
+		}
+		response.Allocations = append(response.Allocations, allocation)
+	}
+	return response, nil
+}
+
+// TestRequestsOfOneDecision counts the requests of a decision if responses pause a RayCluster, which must not be paused. The
+// second request has the RayCluster in front, the third one the usual order, and the last one omits the RayCluster. If it is
+// in front in the usual order, the third request would be the second one again and is not sent.
+func TestRequestsOfOneDecision(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		jobs  []string
+		calls int
+	}{{[]string{multiHost, "Job"}, 3}, {[]string{"Job", multiHost}, 4}} {
+		e := newEventful(t, 0, 8, plan.ModeApply)
+		e.pool.MinInterval = 0
+		e.start()
+		for _, kind := range test.jobs {
+			e.submit(kind, []int{2, 4}, 0, false, 8)
+			e.passUntil(time.Minute)
+		}
+		a := &pausing{Allocator: e.allocator}
+		e.allocator = a
+		e.start()
+		if _, err := e.loop.Reconcile(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if result := e.loop.Report().Decision.Result; result != "decided" || len(a.requests) != test.calls {
+			t.Errorf("%v: the decision has the result %q and %d requests; want %d", test.jobs, result, len(a.requests), test.calls)
+		}
+		for i := 1; i < len(a.requests); i++ {
+			if proto.Equal(a.requests[i-1], a.requests[i]) {
+				t.Errorf("%v: request %d is sent twice: %v", test.jobs, i, a.requests[i])
+			}
+		}
+	}
 }

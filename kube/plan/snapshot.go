@@ -38,8 +38,9 @@ type Request struct {
 // Available returns the number of nodes for the included jobs.
 func (r *Request) Available() int { return int(r.Allocate.GetSnapshot().GetTotalNodes()) - r.Kept }
 
-// First moves some of the included jobs to the front of the request. Otherwise the order stays the same.
-func (r *Request) First(some func(*world.Job) bool) {
+// First moves some of the included jobs to the front of the request. Otherwise the order stays the same. It reports whether
+// any job was moved.
+func (r *Request) First(some func(*world.Job) bool) (moved bool) {
 	described := r.Allocate.GetSnapshot().GetJobs()
 	kept := described[len(r.Jobs):]
 	var jobs []*world.Job
@@ -51,7 +52,9 @@ func (r *Request) First(some func(*world.Job) bool) {
 			}
 		}
 	}
+	moved = !slices.Equal(jobs, r.Jobs)
 	r.Jobs, r.Allocate.Snapshot.Jobs = jobs, slices.Concat(ordered, kept)
+	return moved
 }
 
 // availableOf returns the number of nodes of a type for the included jobs.

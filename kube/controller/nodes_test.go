@@ -472,3 +472,106 @@ func TestBlockedDrain(t *testing.T) {
 		})
 	}
 }
+
+// TestLostNode: a node is lost once its pods are, and a decision is made at once that only changes the
+// job whose pods they were. In an outage nothing is decided at first, and no job is paused whose pods
+// run.
+func TestLostNode(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 8, worldtest.Job("a", 4, map[string]string{"work": "1000h", "nodes": "1-4"}),
+		worldtest.Job("b", 4, map[string]string{"work": "1000h", "nodes": "1-4"}))
+	c.scales = true
+	c.passes(4)
+	c.want(map[string]int{"a": 4, "b": 4})
+	lost := c.nodesOf("b")[0]
+	c.ready(lost, corev1.ConditionUnknown)
+	c.passUntil(6 * time.Minute)
+	c.want(map[string]int{"a": 4, "b": 4})
+	c.evict(lost)
+	c.passes(4)
+	c.want(map[string]int{"a": 4, "b": 2})
+
+	decided := c.decisions("decided")
+	unreachable := append(c.nodesOf("a")[:3], c.nodesOf("b")...)
+	for _, node := range unreachable {
+		c.ready(node, corev1.ConditionUnknown)
+	}
+	c.passUntil(10 * time.Minute)
+	if c.decisions("outage") == 0 || c.decisions("decided") != decided {
+		t.Errorf("%v outages and %v decisions in an outage", c.decisions("outage"), c.decisions("decided")-decided)
+	}
+	c.passUntil(time.Hour)
+	c.want(map[string]int{"a": 4, "b": 2})
+	for _, node := range unreachable {
+		c.evict(node)
+	}
+	c.passUntil(30 * time.Minute)
+	if a, _ := c.job("a"); a == 0 {
+		t.Error("a is paused, one of whose pods runs")
+	}
+}
+
+// TestCordonUnderAPinnedJob cordons the nodes of a paused job. Other jobs keep theirs.
+func TestCordonUnderAPinnedJob(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 8,
+		worldtest.Job("pinned", 4, map[string]string{"paused": "true"}),
+		worldtest.Job("victim", 4, map[string]string{"work": "1000h", "nodes": "1-4"}),
+	)
+	c.passes(4)
+	var pods corev1.PodList
+	if err := c.client.List(t.Context(), &pods); err != nil {
+		t.Fatal(err)
+	}
+	for i := range pods.Items {
+		if pods.Items[i].Labels["batch.kubernetes.io/job-name"] == "pinned" {
+			c.changeNode(pods.Items[i].Spec.NodeName, func(node *corev1.Node) { node.Spec.Unschedulable = true })
+		}
+	}
+	c.step = time.Minute
+	c.passes(40)
+	c.want(map[string]int{"victim": 4, "pinned": 4})
+	if n := c.decisions("outage"); n != 0 {
+		t.Errorf("%v outages; want none", n)
+	}
+}
+
+// TestOddNode posts an event about a node with fewer devices than the others. The other nodes stay in use.
+func TestOddNode(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 9, worldtest.Job("long", 8, map[string]string{"work": "1000h", "nodes": "4,8"}),
+		worldtest.Job("short", 0, map[string]string{"work": "1h", "nodes": "4"}))
+	var node corev1.Node // The only node without a pod.
+	if err := c.client.Get(t.Context(), types.NamespacedName{Name: "node-000"}, &node); err != nil {
+		t.Fatal(err)
+	}
+	node.Status.Allocatable[worldtest.Unit] = resource.MustParse("7")
+	if err := c.client.Status().Update(t.Context(), &node); err != nil {
+		t.Fatal(err)
+	}
+	c.passes(12)
+	c.want(map[string]int{"long": 4, "short": 4})
+	if posted := c.events(); strings.Count(posted, "Warning Retaining has 7 nvidia.com/gpu; nodes of pool training must have 8") != 1 {
+		t.Errorf("events are %s", posted)
+	}
+}
+
+// TestFlappingNode makes a node not ready and ready again. The job on it is not resized.
+func TestFlappingNode(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 8, worldtest.Job("a", 8, map[string]string{"work": "1000h", "nodes": "7,8"}))
+	c.pool.MinInterval = 0
+	c.start()
+	c.passes(4)
+	for range 10 {
+		for _, ready := range []corev1.ConditionStatus{corev1.ConditionUnknown, corev1.ConditionTrue} {
+			c.ready("node-000", ready)
+			c.passUntil(20 * time.Second)
+		}
+	}
+	if n := c.count("changes_total", ""); n != 0 {
+		t.Errorf("%v resizes while a node was not ready at times; want none", n)
+	}
+	c.passUntil(2 * time.Minute)
+	c.want(map[string]int{"a": 8})
+}

@@ -143,7 +143,7 @@ func TestProxyConnections(t *testing.T) {
 		calls        bool
 	}{
 		{"as on the page", terminate, true},
-		{"a health check ends after 100 ms", change(t, terminate, `grpc_read_timeout 60s`, "grpc_read_timeout 100ms"), true},
+		{"a health check ends after 1 s", change(t, terminate, `grpc_read_timeout 60s`, "grpc_read_timeout 1s"), true},
 		{"a connection ends after 5 requests", change(t, terminate, `client_max_body_size`, "keepalive_requests 5; client_max_body_size"), true},
 		{"2 streams", change(t, terminate, `client_max_body_size`, "http2_max_concurrent_streams 2; client_max_body_size"), true},
 		{"1 stream", change(t, terminate, `client_max_body_size`, "http2_max_concurrent_streams 1; client_max_body_size"), false},
@@ -158,7 +158,7 @@ func TestProxyConnections(t *testing.T) {
 				}
 				return
 			}
-			for end, calls := time.Now().Add(time.Second), 0; calls < 50 || time.Now().Before(end); calls++ {
+			for end, calls := time.Now().Add(2500*time.Millisecond), 0; calls < 50 || time.Now().Before(end); calls++ {
 				if _, err := caller.FillIdle(t.Context(), oneJob()); err != nil {
 					t.Fatalf("call %d: %v", calls, err)
 				}

@@ -11,6 +11,8 @@ __all__ = ["integer", "integers", "number", "real"]
 def number(value: Any) -> Any:
     """Returns a number as an int, float, Decimal or Fraction, and None for any other value, such as
     a bool or a text."""
+    if type(value) in (int, float):
+        return value
     if "bool" in type(value).__name__:  # NumPy's, too.
         return None
     try:

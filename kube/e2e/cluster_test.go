@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"os/exec"
 	"strings"
+	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/retry"
 
 	"github.com/elastalloc/elastalloc/kube/internal/testing/cluster"
@@ -30,7 +32,9 @@ func serviceAccountToken(ctx context.Context, name string) (string, error) {
 // kubectl runs kubectl as the administrator of a cluster, with standard input, and returns its
 // output. An error contains the output, too.
 func kubectl(ctx context.Context, c *cluster.Cluster, stdin string, args ...string) (string, error) {
-	command := exec.CommandContext(ctx, c.Program("kubectl"), append([]string{"--kubeconfig", c.Kubeconfig}, args...)...)
+	// Without a timeout, the API server stops a write after 34 s.
+	common := []string{"--kubeconfig", c.Kubeconfig, "--request-timeout", cluster.RequestTimeout.String()}
+	command := exec.CommandContext(ctx, c.Program("kubectl"), append(common, args...)...)
 	command.Stdin = strings.NewReader(stdin)
 	output, err := command.CombinedOutput()
 	if err != nil {
@@ -54,9 +58,9 @@ func setCordoned(ctx context.Context, name string, cordoned bool) error {
 }
 
 func changeNode(ctx context.Context, name string, change func(*corev1.Node)) error {
-	// Retry after a conflict, or after a lost connection on a busy machine.
+	// Retry for up to 80 s after a conflict, or after a lost connection on a busy machine.
 	again := func(err error) bool { return ctx.Err() == nil && !apierrors.IsNotFound(err) }
-	return retry.OnError(retry.DefaultBackoff, again, func() error {
+	return retry.OnError(wait.Backoff{Duration: 10 * time.Millisecond, Factor: 2, Steps: 14}, again, func() error {
 		node, err := kube.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err

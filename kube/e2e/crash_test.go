@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"maps"
 	"math"
@@ -74,20 +75,23 @@ func TestKilledAfterEveryWrite(t *testing.T) {
 		setPhase(t, pool, phase)
 		g := newKillingProxy(t, pool, n)
 		process := g.start(t, controller{pool: pool, account: release})
+		ctx, cancel := context.WithCancel(t.Context())
 		select {
 		case <-process.Exited():
 			if !g.killed() {
 				t.Fatalf("the controller exited by itself:\n%s", process.Tail())
 			}
 			t.Logf("killed after write %d", n)
-		case <-applied(t, pool, phase):
+		case <-applied(ctx, t, pool, phase):
 			process.Kill()
 			if !g.killed() {
 				t.Logf("a decision has %d writes; the controller was killed after each of them", n-1)
 				t.Logf("%v; %d writes of jobs", h.check(t), checkWrites(t, before, release, pool))
+				cancel()
 				return
 			}
 		}
+		cancel()
 		process = controller{pool: pool, account: release}.start(t)
 		got := untilPhase(t, pool, phase)
 		process.Kill()
@@ -165,17 +169,22 @@ func isApplied(t *testing.T, pool string, targets map[string]int, nodes int) boo
 	return sum == nodes && running == sum && maps.Equal(byJob, nonzero)
 }
 
-// applied returns a channel that is closed when a decision of a phase is applied, or at the end of the test.
-func applied(t *testing.T, pool string, phase int) <-chan struct{} {
+// applied returns a channel that is closed when a decision of a phase is applied, or when ctx is canceled. It fails the test
+// after the timeout of wait.
+func applied(ctx context.Context, t *testing.T, pool string, phase int) <-chan struct{} {
 	t.Helper()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for deadline := time.Now().Add(wait.Timeout); t.Context().Err() == nil && time.Now().Before(deadline); {
-			if got := targets(t, pool); isOf(phase, got) && isApplied(t, pool, got, 8) {
+		for deadline := time.Now().Add(wait.Timeout); ctx.Err() == nil; sleep(ctx, 100*time.Millisecond) {
+			got := targets(t, pool)
+			if isOf(phase, got) && isApplied(t, pool, got, 8) {
 				return
 			}
-			sleep(t.Context(), 100*time.Millisecond)
+			if ctx.Err() == nil && time.Now().After(deadline) {
+				t.Errorf("the decision of phase %d: not within %v: %v", phase, wait.Timeout, got)
+				return
+			}
 		}
 	}()
 	return done

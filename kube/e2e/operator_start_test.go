@@ -208,6 +208,7 @@ func webhooksByURL(manifest []byte, prefix, url string, certificate []byte) (str
 			if path == "" {
 				return "", fmt.Errorf("a webhook without a service's path: %v", webhook)
 			}
+			webhook["timeoutSeconds"] = 30 // the maximum, for a busy machine
 			webhook["clientConfig"] = map[string]any{
 				"url": url + path, "caBundle": base64.StdEncoding.EncodeToString(certificate),
 			}

@@ -35,6 +35,10 @@ import (
 // tests fail only if something hangs, even on a busy machine.
 const timeout = 5 * time.Minute
 
+// RequestTimeout is the maximum timeout of a request to the API server. Its default of 1 min is too short for large CRDs on
+// a busy machine.
+const RequestTimeout = 3 * time.Minute
+
 // nodeGracePeriod is the time after which a node that does not renew its lease is lost. With the
 // default of 50 s, nodes are lost on a busy machine.
 const nodeGracePeriod = 10 * time.Minute
@@ -201,7 +205,7 @@ func (c *Cluster) writeSecrets() (token string, err error) {
 func (c *Cluster) startAPIServer(port string, flags []string) (err error) {
 	c.apiserver, err = c.start("kube-apiserver", append(flags, "--etcd-servers", c.EtcdURL,
 		"--bind-address", "127.0.0.1", "--advertise-address", "127.0.0.1", "--secure-port", port, "--cert-dir", c.path("certs"),
-		"--endpoint-reconciler-type", "none", "--service-cluster-ip-range", "10.0.0.0/16",
+		"--request-timeout", RequestTimeout.String(), "--endpoint-reconciler-type", "none", "--service-cluster-ip-range", "10.0.0.0/16",
 		"--service-account-issuer", "https://kubernetes.default.svc",
 		"--service-account-key-file", c.path("sa.key"), "--service-account-signing-key-file", c.path("sa.key"),
 		"--token-auth-file", c.path("tokens.csv"), "--authorization-mode", "RBAC", "--anonymous-auth=true",

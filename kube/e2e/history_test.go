@@ -398,7 +398,7 @@ func checkEvents(events []event, duplicates bool) (sum summary, err error) {
 		demands := s.demands(counted, e.at)
 		maps.DeleteFunc(demands, func(_ string, d demand) bool { return d.nodes() == 0 && d.away == 0 })
 		if len(counted) > len(s.usable) || bound > len(s.usable) {
-			return sum, fmt.Errorf("after event %d, %d pods are requested and %d are bound on %d nodes: %v of %v; the last events, newest first:\n%s",
+			return sum, fmt.Errorf("after event %d, %d pods are requested and %d are bound on %d nodes: %v of %v; %s",
 				e.revision, len(counted), bound, len(s.usable), slices.Sorted(maps.Keys(s.alive)), demands, describeEvents(events[:i+1], demands))
 		}
 		if !grows {
@@ -416,7 +416,7 @@ func checkEvents(events []event, duplicates bool) (sum summary, err error) {
 			}
 		}
 		if requested > most {
-			return sum, fmt.Errorf("after event %d, in which %s grows, all jobs request %d nodes; %d are usable: %+v; the last events, newest first:\n%s",
+			return sum, fmt.Errorf("after event %d, in which %s grows, all jobs request %d nodes; %d are usable: %+v; %s",
 				e.revision, e.name, requested, most, demands, describeEvents(events[:i+1], demands))
 		}
 	}
@@ -459,7 +459,7 @@ func describeEvents(events []event, jobs map[string]demand) string {
 		}
 	}
 	slices.Reverse(lines)
-	return strings.Join(lines[:min(len(lines), maxDescribed)], "\n")
+	return "the last events, newest first:\n" + strings.Join(lines[:min(len(lines), maxDescribed)], "\n")
 }
 
 // untilCaughtUp writes to a node and waits until the watch has returned this write, and so all earlier events.

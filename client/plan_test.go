@@ -20,6 +20,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/elastalloc/elastalloc/client"
+	"github.com/elastalloc/elastalloc/client/placement"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
@@ -838,6 +839,7 @@ func TestPlanRules(t *testing.T) {
 		"overdue steps": testOverdueSteps,
 		"warnings":      testWarnings,
 		"restarts":      testRestarts,
+		"lost units":    testLostUnits,
 		"node types":    testNodeTypes,
 	} {
 		t.Run(name, test)
@@ -1107,4 +1109,24 @@ func testNodeTypes(t *testing.T) {
 		}
 		requestOf(t, &p, step, s)
 	}
+}
+
+// testLostUnits takes units of a machine after the request for a decision that pauses one of two jobs. The other job has no
+// place any more, but the pause needs none.
+func testLostUnits(t *testing.T) {
+	t.Helper()
+	p := client.Plan{MaxShrink: 1}
+	observe := func(free int) {
+		if err := p.ObserveMachines([]placement.Node{{ID: "m", Units: 8, Free: free}}, []int{1, 2, 4, 8}, []placement.Job{
+			{ID: "a", On: map[string]int{"m": 4}}, {ID: "b", On: map[string]int{"m": 4}},
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	observe(8)
+	requestOf(t, &p, 0, poolOf(8, 4, 4))
+	observe(2)
+	p.Observe(at(1), poolOf(2, 4, 4))
+	p.Decide(at(1), decisionOf(0, 4))
+	checkSteps(t, &p, 1, "a0")
 }

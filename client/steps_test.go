@@ -1,12 +1,18 @@
 package client_test
 
 import (
+	"fmt"
+	"slices"
 	"testing"
+	"time"
 
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
 	"pgregory.net/rapid"
 
 	"github.com/elastalloc/elastalloc"
 	"github.com/elastalloc/elastalloc/client"
+	"github.com/elastalloc/elastalloc/client/eta"
 	"github.com/elastalloc/elastalloc/internal/apiconv"
 	"github.com/elastalloc/elastalloc/internal/testing/solvertest"
 	"github.com/elastalloc/elastalloc/internal/testing/testtier"
@@ -80,5 +86,35 @@ func TestSteps(t *testing.T) {
 func TestStepsOfNilResponse(t *testing.T) {
 	if steps := client.Steps((*elastallocv1.AllocateResponse)(nil)); steps != nil {
 		t.Errorf("steps are %v; want none", steps)
+	}
+}
+
+// TestStepsOfMove checks that a job that moves to another node type is paused before other jobs start.
+func TestStepsOfMove(t *testing.T) {
+	var got []string
+	for _, step := range client.Steps(&elastallocv1.AllocateResponse{Allocations: []*elastallocv1.Allocation{
+		{JobId: "new", Nodes: 2, NodeType: "a", Change: elastallocv1.Change_CHANGE_START},
+		{JobId: "moved", Nodes: 4, NodeType: "b", Change: elastallocv1.Change_CHANGE_MOVE},
+		{JobId: "kept", Nodes: 1, NodeType: "a", Change: elastallocv1.Change_CHANGE_KEEP},
+		{JobId: "shrunk", Nodes: 1, NodeType: "b", Change: elastallocv1.Change_CHANGE_SCALE_DOWN},
+	}}) {
+		got = append(got, fmt.Sprintf("%s %d%s frees: %t", step.JobID, step.Nodes, step.NodeType, step.Frees()))
+	}
+	want := []string{"moved 0 frees: true", "shrunk 1b frees: true", "new 2a frees: false", "moved 4b frees: false"}
+	if !slices.Equal(got, want) {
+		t.Errorf("steps are %q; want %q", got, want)
+	}
+}
+
+// TestSetEstimate checks that a job gets all fields of an estimate.
+func TestSetEstimate(t *testing.T) {
+	job := &elastallocv1.Job{Id: "a", CurrentNodes: 2}
+	client.SetEstimate(job, eta.Estimate{ETA: time.Hour, Nodes: 4, Error: 0.5, Overrun: 1.5, WorkDone: 2 * time.Hour})
+	want := &elastallocv1.Job{
+		Id: "a", CurrentNodes: 2, RemainingEta: durationpb.New(time.Hour), EtaNodes: new(int32(4)), EtaError: new(0.5),
+		Overrun: 1.5, WorkDone: durationpb.New(2 * time.Hour),
+	}
+	if !proto.Equal(job, want) {
+		t.Errorf("the job is %v; want %v", job, want)
 	}
 }

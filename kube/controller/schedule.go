@@ -79,7 +79,8 @@ func (s *schedule) begin(now time.Time) { s.attempted, s.changed = now, time.Tim
 // end records the result of the attempt. The cadence starts here, so a slow decision is applied before the next one is due.
 func (s *schedule) end(now time.Time, failed bool) {
 	s.attempted = now
-	if s.failures++; !failed {
+	s.failures++
+	if !failed {
 		s.failures = 0
 	}
 }

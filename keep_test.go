@@ -284,6 +284,30 @@ func packs(free, pieces []int) bool {
 	return false
 }
 
+// addMachines adds random damaged machines of a node type to a snapshot, and their size limits. It returns the free units of
+// each machine.
+func addMachines(rt *rapid.T, s *solver.Snapshot, nodeType string, sizes []int) (free []int) {
+	var machines []placement.Node
+	nodes := 0
+	for n := range rapid.IntRange(1, 5).Draw(rt, "machines") {
+		units := 8 - max(0, rapid.IntRange(-7, 7).Draw(rt, "missing units"))
+		free = append(free, units)
+		machines = append(machines, placement.Node{ID: fmt.Sprint(n), Block: fmt.Sprint(n), Units: 8, Free: units})
+		nodes += units
+	}
+	if s.TotalNodes += nodes; nodeType != "" {
+		s.NodeTypes = append(s.NodeTypes, solver.NodeType{ID: nodeType, Nodes: nodes, Speed: rapid.Float64Range(0.5, 2).Draw(rt, "speed")})
+	}
+	limits, err := placement.Limits(machines, sizes)
+	if err != nil {
+		rt.Fatal(err)
+	}
+	for _, l := range limits {
+		s.SizeLimits = append(s.SizeLimits, solver.SizeLimit{Size: int(l.GetSize()), Nodes: int(l.GetNodes()), NodeType: nodeType})
+	}
+	return free
+}
+
 // TestKeptJobsArePlaced decides on damaged machines with jobs that keep their units, with the size limits of all
 // machines, on one or two node types. An exhaustive packer places every decision together with the kept jobs.
 func TestKeptJobsArePlaced(t *testing.T) {
@@ -298,24 +322,7 @@ func TestKeptJobsArePlaced(t *testing.T) {
 			types[0] = "old"
 		}
 		for _, nodeType := range types {
-			var machines []placement.Node
-			nodes := 0
-			for n := range rapid.IntRange(1, 5).Draw(rt, "machines") {
-				units := 8 - max(0, rapid.IntRange(-7, 7).Draw(rt, "missing units"))
-				free[nodeType] = append(free[nodeType], units)
-				machines = append(machines, placement.Node{ID: fmt.Sprint(n), Block: fmt.Sprint(n), Units: 8, Free: units})
-				nodes += units
-			}
-			if s.TotalNodes += nodes; nodeType != "" {
-				s.NodeTypes = append(s.NodeTypes, solver.NodeType{ID: nodeType, Nodes: nodes, Speed: rapid.Float64Range(0.5, 2).Draw(rt, "speed")})
-			}
-			limits, err := placement.Limits(machines, sizes)
-			if err != nil {
-				rt.Fatal(err)
-			}
-			for _, l := range limits {
-				s.SizeLimits = append(s.SizeLimits, solver.SizeLimit{Size: int(l.GetSize()), Nodes: int(l.GetNodes()), NodeType: nodeType})
-			}
+			free[nodeType] = addMachines(rt, s, nodeType, sizes)
 		}
 		kept := make(map[string][]int) // units by node type
 		for n := range rapid.IntRange(1, 3).Draw(rt, "kept jobs") {

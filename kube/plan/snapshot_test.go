@@ -181,18 +181,24 @@ func TestGroups(t *testing.T) {
 			if len(got) != len(want) {
 				t.Errorf("nodes are %v; want %v", got, want)
 			}
-			for _, target := range plan.Targets(w, plan.Decision{ID: "id", Mode: plan.ModeApply}, r, answer) {
-				if target.Job.ID == "Job/tenant/tenant" && target.Nodes > 4 {
-					t.Errorf("the tenant is to have %d nodes", target.Nodes)
-				}
-			}
-			for i := range r.Jobs {
-				answer.GetAllocations()[i].Nodes = 8
-				if r.Jobs[i].ID == "Job/tenant/tenant" && plan.Check(r, answer) == nil {
-					t.Error("a response that exceeds the group's limit is accepted")
-				}
-			}
+			checkTenantLimit(t, w, r, answer)
 		})
+	}
+}
+
+// checkTenantLimit checks that no target of the tenant exceeds its limit of 4 nodes, and that larger allocations are refused.
+func checkTenantLimit(t *testing.T, w *world.ClusterState, r plan.Request, answer *elastallocv1.AllocateResponse) {
+	t.Helper()
+	for _, target := range plan.Targets(w, plan.Decision{ID: "id", Mode: plan.ModeApply}, r, answer) {
+		if target.Job.ID == "Job/tenant/tenant" && target.Nodes > 4 {
+			t.Errorf("the tenant is to have %d nodes", target.Nodes)
+		}
+	}
+	for i := range r.Jobs {
+		answer.GetAllocations()[i].Nodes = 8
+		if r.Jobs[i].ID == "Job/tenant/tenant" && plan.Check(r, answer) == nil {
+			t.Error("a response that exceeds the group's limit is accepted")
+		}
 	}
 }
 

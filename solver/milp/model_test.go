@@ -85,46 +85,51 @@ func TestEveryAssignment(t *testing.T) {
 	for _, test := range tests {
 		for _, formulation := range formulations() {
 			t.Run(fmt.Sprintf("%s/%s", test.name, formulation), func(t *testing.T) {
-				p := &test.problem
-				if formulation == solver.FormulationPaper && p.Jobs[0].OptionValue != nil {
-					t.Skip("the paper's formulation has no value of a size")
-				}
-				optimum, ok := solvertest.Exhaustive(p)
-				if !ok {
-					t.Fatal("the problem has no plan")
-				}
-				m, f := newFile(t, p, formulation)
-				seen, best := map[string]bool{}, math.Inf(-1)
-				f.forEachInteger(func(values map[string]float64) {
-					f.maximizeContinuous(values)
-					if f.check(values) != nil {
-						return
-					}
-					plan, err := m.Plan(values)
-					if err != nil {
-						t.Fatalf("Plan() of a feasible assignment: %v", err)
-					}
-					if err := p.Check(plan); err != nil {
-						t.Errorf("a feasible plan is not legal: %v", err)
-					}
-					if seen[fmt.Sprint(plan)] {
-						t.Errorf("plan %v has two assignments", plan)
-					}
-					seen[fmt.Sprint(plan)] = true
-					objective := m.Objective(f.minimized(values))
-					if want := p.Objective(plan); !near(objective, want) {
-						t.Errorf("objective of %v is %v; want %v", plan, objective, want)
-					}
-					best = max(best, objective)
-				})
-				if want := legalPlans(p); len(seen) != want {
-					t.Errorf("%d plans are feasible; %d are legal", len(seen), want)
-				}
-				if !near(best, optimum.Objective) {
-					t.Errorf("optimum %v; want %v", best, optimum.Objective)
-				}
+				checkAssignments(t, &test.problem, formulation)
 			})
 		}
+	}
+}
+
+// checkAssignments enumerates the assignments of the model of a problem in a formulation.
+func checkAssignments(t *testing.T, p *problem.Problem, formulation solver.Formulation) {
+	t.Helper()
+	if formulation == solver.FormulationPaper && p.Jobs[0].OptionValue != nil {
+		t.Skip("the paper's formulation has no value of a size")
+	}
+	optimum, ok := solvertest.Exhaustive(p)
+	if !ok {
+		t.Fatal("the problem has no plan")
+	}
+	m, f := newFile(t, p, formulation)
+	seen, best := map[string]bool{}, math.Inf(-1)
+	f.forEachInteger(func(values map[string]float64) {
+		f.maximizeContinuous(values)
+		if f.check(values) != nil {
+			return
+		}
+		plan, err := m.Plan(values)
+		if err != nil {
+			t.Fatalf("Plan() of a feasible assignment: %v", err)
+		}
+		if err := p.Check(plan); err != nil {
+			t.Errorf("a feasible plan is not legal: %v", err)
+		}
+		if seen[fmt.Sprint(plan)] {
+			t.Errorf("plan %v has two assignments", plan)
+		}
+		seen[fmt.Sprint(plan)] = true
+		objective := m.Objective(f.minimized(values))
+		if want := p.Objective(plan); !near(objective, want) {
+			t.Errorf("objective of %v is %v; want %v", plan, objective, want)
+		}
+		best = max(best, objective)
+	})
+	if want := legalPlans(p); len(seen) != want {
+		t.Errorf("%d plans are feasible; %d are legal", len(seen), want)
+	}
+	if !near(best, optimum.Objective) {
+		t.Errorf("optimum %v; want %v", best, optimum.Objective)
 	}
 }
 

@@ -223,7 +223,8 @@ func (p *Plan) warnOverdue(now time.Time) (warnings []*elastallocv1.Warning) {
 // program resizes for example, is not resized. Observe ignores all other fields.
 //
 // A step is carried out once its job occupies the nodes of the step. If a job changes its nodes in
-// another way, its step is void.
+// another way, its step is void. If several jobs have the same id, which is an error of the caller, they
+// count as one job with keep that has the largest number of nodes.
 func (p *Plan) Observe(now time.Time, s *elastallocv1.Snapshot) {
 	nodes := map[string]int32{"": s.GetTotalNodes()}
 	if len(s.GetNodeTypes()) > 0 {
@@ -237,8 +238,9 @@ func (p *Plan) Observe(now time.Time, s *elastallocv1.Snapshot) {
 	for _, j := range p.Jobs {
 		known[j.ID] = j
 	}
-	p.Nodes, p.Groups, p.Jobs = nodes, s.GetGroups(), make([]PlanJob, 0, len(s.GetJobs()))
-	for _, job := range s.GetJobs() {
+	jobs := uniqueJobs(s)
+	p.Nodes, p.Groups, p.Jobs = nodes, s.GetGroups(), make([]PlanJob, 0, len(jobs))
+	for _, job := range jobs {
 		occupied, nodeType := job.GetCurrentNodes(), job.GetCurrentNodeType()
 		j, found := known[job.GetId()]
 		delete(known, job.GetId())
@@ -266,17 +268,36 @@ func (p *Plan) Observe(now time.Time, s *elastallocv1.Snapshot) {
 		p.Jobs = append(p.Jobs, j)
 	}
 	p.event = p.event || len(known) > 0 // They completed.
-	p.observeRestarts(now, s)
+	p.observeRestarts(now, jobs)
 	p.checkPool(now)
 }
 
+// uniqueJobs returns the jobs of a snapshot, one for each id.
+func uniqueJobs(s *elastallocv1.Snapshot) []*elastallocv1.Job {
+	jobs, index := make([]*elastallocv1.Job, 0, len(s.GetJobs())), make(map[string]int)
+	for _, job := range s.GetJobs() {
+		i, found := index[job.GetId()]
+		if !found {
+			index[job.GetId()] = len(jobs)
+			jobs = append(jobs, job)
+			continue
+		}
+		if job.GetCurrentNodes() <= jobs[i].GetCurrentNodes() {
+			job = jobs[i]
+		}
+		jobs[i] = proto.CloneOf(job)
+		jobs[i].Keep = true
+	}
+	return jobs
+}
+
 // observeRestarts updates Restarts. A step counts once it is carried out.
-func (p *Plan) observeRestarts(now time.Time, s *elastallocv1.Snapshot) {
+func (p *Plan) observeRestarts(now time.Time, jobs []*elastallocv1.Job) {
 	resizing := make(map[string]bool)
 	for _, j := range p.Jobs {
 		resizing[j.ID] = !j.Begun.IsZero()
 	}
-	p.Restarts.Observe(now, s.GetJobs(), resizing)
+	p.Restarts.Observe(now, jobs, resizing)
 }
 
 // checkPool sets refused if the pool is not plausible: see MaxShrink.
@@ -361,13 +382,15 @@ func (p *Plan) Snapshot(now time.Time, s *elastallocv1.Snapshot) (*elastallocv1.
 		return nil, p.refused
 	}
 	p.Reason, p.requested, p.event = cmp.Or(p.reason(now), ReasonCadence), now, false
+	byID := make(map[string]*PlanJob, len(p.Jobs))
 	for i := range p.Jobs {
 		p.Jobs[i].InUse = p.Jobs[i].Occupied
+		byID[p.Jobs[i].ID] = &p.Jobs[i]
 	}
 	room := p.room()
 	s = proto.CloneOf(s)
-	for i, job := range s.GetJobs() {
-		j := &p.Jobs[i]
+	for _, job := range s.GetJobs() {
+		j := byID[job.GetId()]
 		fits := j.Size > 0 && room.free(j.Type) >= 0
 		j.kept = j.excluded || p.overdue(*j, now) || p.backingOff(*j, now) || fits && (!j.Begun.IsZero() || now.Before(j.Until))
 		job.Keep, job.CurrentNodes, job.CurrentNodeType = j.kept, j.Size, j.Type

@@ -82,8 +82,8 @@ type fakeJob struct {
 	// hangs reports that the step does not complete before it is overdue.
 	hangs   bool
 	started time.Time
-	// excluded reports that another program resizes the job.
-	excluded bool
+	// excluded reports that another program resizes the job, or that the snapshot has it twice.
+	excluded, twice bool
 	// retryAt is the time until which the job gets no step, after consecutive failures.
 	retryAt  time.Time
 	failures int
@@ -198,9 +198,12 @@ func (c *fakeCluster) snapshot() *elastallocv1.Snapshot {
 		s.Groups = []*elastallocv1.Group{parent, child}
 	}
 	for _, j := range c.jobs {
-		described := &elastallocv1.Job{Id: j.id, GroupId: j.group, Keep: j.excluded}
+		described := &elastallocv1.Job{Id: j.id, GroupId: j.group, Keep: j.excluded && !j.twice}
 		if on := c.on(j); len(on) > 0 {
 			described.CurrentNodes, described.CurrentNodeType = int32(len(on)), on[0].nodeType
+		}
+		if j.excluded && j.twice {
+			s.Jobs = append(s.Jobs, &elastallocv1.Job{Id: j.id, GroupId: j.group})
 		}
 		s.Jobs = append(s.Jobs, described)
 	}
@@ -243,7 +246,7 @@ func (c *fakeCluster) changeRandomly() bool {
 			return false
 		}
 		j := c.jobs[c.intN(len(c.jobs))]
-		j.excluded = !j.excluded
+		j.excluded, j.twice = !j.excluded, c.intN(2) == 0
 	case 7:
 		if len(c.limits) > 0 {
 			c.limits[c.intN(len(c.limits))].nodes = c.intN(12)
@@ -372,13 +375,14 @@ func (c *fakeCluster) decide(s *elastallocv1.Snapshot) *elastallocv1.AllocateRes
 			}
 		}
 	}
-	for _, j := range s.GetJobs() {
+	jobs := slices.CompactFunc(slices.Clone(s.GetJobs()), func(a, b *elastallocv1.Job) bool { return a.GetId() == b.GetId() })
+	for _, j := range jobs {
 		if j.GetKeep() {
 			take(j.GetGroupId(), j.GetCurrentNodeType(), j.GetCurrentNodes())
 		}
 	}
 	response := &elastallocv1.AllocateResponse{}
-	for _, j := range s.GetJobs() {
+	for _, j := range jobs {
 		if j.GetKeep() {
 			response.Allocations = append(response.Allocations, &elastallocv1.Allocation{
 				JobId: j.GetId(), Nodes: j.GetCurrentNodes(), NodeType: j.GetCurrentNodeType(),
@@ -414,6 +418,7 @@ func (c *fakeCluster) checkRequest(sent *elastallocv1.Snapshot, overdue []string
 	sentNodes, kept, restarts := make(map[string]string), make(map[string]bool), make(map[string][]time.Duration)
 	for _, j := range sent.GetJobs() {
 		sentNodes[j.GetId()], kept[j.GetId()] = fmt.Sprint(j.GetCurrentNodes(), j.GetCurrentNodeType()), j.GetKeep()
+		restarts[j.GetId()] = nil
 		for _, since := range j.GetRecentRestarts() {
 			restarts[j.GetId()] = append(restarts[j.GetId()], since.AsDuration())
 		}

@@ -145,6 +145,18 @@ class _Room:
             self._left[bound] -= nodes
 
 
+def _unique(jobs: Iterable[Any]) -> List[Any]:
+    """Returns the jobs of a snapshot, one for each id."""
+    unique: Dict[str, Any] = {}
+    for job in jobs:
+        if job.id in unique:
+            largest = max(unique[job.id], job, key=lambda one: one.current_nodes)
+            job = copy.deepcopy(largest)
+            job.keep = True
+        unique[job.id] = job
+    return list(unique.values())
+
+
 class _Machines(NamedTuple):
     """The machines of a pool and those that jobs occupy."""
 
@@ -268,12 +280,14 @@ class Plan:
         which another program resizes for example, is not resized. All other fields are ignored.
 
         A step is carried out once its job occupies the nodes of the step. If a job changes its nodes
-        in another way, its step is void.
+        in another way, its step is void. If several jobs have the same id, which is an error of the
+        caller, they count as one job with keep that has the largest number of nodes.
         """
         nodes = {t.id: t.nodes for t in snapshot.node_types} or {"": snapshot.total_nodes}
         self._event |= self._nodes != nodes
         known, self._nodes, self._groups, self._jobs = self._jobs, nodes, snapshot.groups, {}
-        for job_message in snapshot.jobs:
+        jobs = _unique(snapshot.jobs)
+        for job_message in jobs:
             occupied, node_type = job_message.current_nodes, job_message.current_node_type
             job = known.pop(job_message.id, None)
             if job is None:
@@ -294,7 +308,7 @@ class Plan:
             self._jobs[job_message.id] = job
         self._event |= bool(known)  # They completed.
         resizing = {job_id for job_id, job in self._jobs.items() if job.begun is not None}
-        self.restarts.observe(now, snapshot.jobs, resizing)  # A step counts once it is carried out.
+        self.restarts.observe(now, jobs, resizing)  # A step counts once it is carried out.
         self._check_pool(now)
 
     def _check_pool(self, now: float) -> None:

@@ -316,6 +316,8 @@ for wrong in True, "4", None:
 		} {
 			run(t, `
 import os, sys
+for key in [key for key in os.environ if key.lower().endswith("_proxy")]:
+    del os.environ[key]
 for variable in sys.argv[2:]:
     key, _, value = variable.partition("=")
     os.environ[key] = value

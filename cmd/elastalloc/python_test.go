@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -601,11 +602,12 @@ with Client(sys.argv[1], timeout=6) as c:
 func testReconnect(t *testing.T, path string, away time.Duration) {
 	t.Helper()
 	answers := func(context.Context) (string, error) { return "", nil }
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := listener.Addr().String()
+	t.Cleanup(func() { _ = address.Close() })
+	listener := openListener{address.(*net.TCPListener)}
 	stop := serveFake(t, listener, answers)
 	command := exec.Command(python, "-c", `
 import sys
@@ -616,7 +618,7 @@ with Client(sys.argv[1], timeout=120) as c:
     print("connected", flush=True)
     input()
     c.allocate(pb.Snapshot())
-`, address)
+`, address.Addr().String())
 	command.Env = append(os.Environ(), "PYTHONPATH="+path)
 	command.Stderr = os.Stderr
 	input, err := command.StdinPipe()
@@ -637,11 +639,8 @@ with Client(sys.argv[1], timeout=120) as c:
 	if _, err := input.Write([]byte("\n")); err != nil {
 		t.Error(err)
 	}
-	if gap := refuse(t, address, away); gap > 7*time.Second { // The longest back-off is 3.6 s.
+	if gap := refuse(t, listener, away); gap > 7*time.Second { // The longest back-off is 3.6 s.
 		t.Errorf("the client did not try to connect for %v", gap)
-	}
-	if listener, err = net.Listen("tcp", address); err != nil {
-		t.Fatal(err)
 	}
 	back := time.Now()
 	t.Cleanup(serveFake(t, listener, answers))
@@ -653,23 +652,32 @@ with Client(sys.argv[1], timeout=120) as c:
 	}
 }
 
-// refuse closes all connections to an address for a while, and returns the longest time between two of them.
-func refuse(t *testing.T, address string, away time.Duration) (gap time.Duration) {
+// openListener is a listener that keeps its port when it is closed: Accept fails until a server listens again.
+type openListener struct{ *net.TCPListener }
+
+func (l openListener) Close() error { return l.SetDeadline(time.Unix(1, 0)) }
+
+// refuse closes all connections for a while, and returns the longest time between two of them.
+func refuse(t *testing.T, listener openListener, away time.Duration) (gap time.Duration) {
 	t.Helper()
-	listener, err := net.Listen("tcp", address)
-	if err != nil {
+	last := time.Now()
+	if err := listener.SetDeadline(last.Add(away)); err != nil {
 		t.Fatal(err)
 	}
-	last := time.Now()
-	time.AfterFunc(away, func() { _ = listener.Close() })
 	for {
 		connection, err := listener.Accept()
 		gap, last = max(gap, time.Since(last)), time.Now()
-		if err != nil {
-			return gap
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
 		}
 		_ = connection.Close()
 	}
+	if err := listener.SetDeadline(time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	return gap
 }
 
 // fakeServer returns an id of a snapshot for Allocate calls.

@@ -359,6 +359,19 @@ func (h *history) check(t *testing.T) summary {
 	return sum
 }
 
+// grows returns how often a job has grown so far.
+func (h *history) grows() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s, grows := newState(), 0
+	for _, e := range h.events {
+		if s.apply(e) {
+			grows++
+		}
+	}
+	return grows
+}
+
 // checkEvents returns an error if, after any event, more pods were bound or requested than the pool has nodes, or if a job
 // grew and all jobs together then requested more nodes than were usable within maxLag. Surplus pods count as requested once
 // they are older than maxLag. Pods that were evicted from unusable nodes count as away for maxLag, because the controller

@@ -18,13 +18,17 @@ import (
 
 var stormSeed = flag.Uint64("storm-seed", 1, "seed of the random events of TestStorm")
 
-// TestStorm submits, deletes and changes jobs, and loses, restores and drains nodes at random for a minute. The watches of
-// the controller lag. At no time may there be more pods than nodes, and the controller must not write to foreign jobs.
+// TestStorm submits, deletes and changes jobs, and loses, restores and drains nodes at random for a minute, and on until
+// jobs have grown often enough. The watches of the controller lag. At no time may there be more pods than nodes, and the
+// controller must not write to foreign jobs.
 func TestStorm(t *testing.T) {
 	const (
 		pool     = "storm"
 		nodes    = 12
 		duration = time.Minute
+		// On a busy machine, the controller may start late.
+		maxDuration = 5 * time.Minute
+		minGrows    = 15
 	)
 	newPool(t, pool, nodes)
 	job{name: "foreign", size: 3, unlabelled: true, annotations: elastic(1)}.submit(t, pool)
@@ -38,7 +42,8 @@ func TestStorm(t *testing.T) {
 	ctx := t.Context()
 	lost, drained := map[int]bool{}, map[int]bool{}
 	submitted := 0
-	for began := time.Now(); time.Since(began) < duration; sleep(ctx, time.Duration(100+random.IntN(700))*time.Millisecond) {
+	goesOn := func(after time.Duration) bool { return after < duration || after < maxDuration && h.grows() < minGrows }
+	for began := time.Now(); goesOn(time.Since(began)); sleep(ctx, time.Duration(100+random.IntN(700))*time.Millisecond) {
 		node := random.IntN(nodes)
 		name := cluster.NodeName(pool, node)
 		switch random.IntN(10) {
@@ -99,8 +104,7 @@ func TestStorm(t *testing.T) {
 
 	s := h.check(t)
 	t.Logf("%d jobs; %v; %d writes of jobs", submitted, s, checkWrites(t, before, release, pool))
-	// With some seeds, jobs whose pods failed several times wait for the back-off of the Job controller and grow rarely.
-	if s.grows == 0 || *stormSeed == 1 && s.grows < submitted/4 {
+	if s.grows < minGrows {
 		t.Errorf("%d jobs grew, of %d that were submitted, so the test checked little", s.grows, submitted)
 	}
 	if after := annotatedSpec(t, pool, "foreign"); after != foreign {

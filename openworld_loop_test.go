@@ -86,23 +86,24 @@ func (w *openWorld) decideOnce(ctx context.Context, active []*loopJob, action ev
 	return nil
 }
 
+// usedBudget reports whether a decision must not restart a job of a snapshot by choice.
+func usedBudget(job *solver.Job) bool {
+	return job.CurrentNodes > 0 && slices.Contains(job.LegalSizes(), job.CurrentNodes) && job.RestartTime > 0 &&
+		len(job.RecentRestarts) == restartBudget && job.RecentRestarts[restartBudget-1] < budgetWindow*job.RestartTime
+}
+
 // checkBudget returns an error if a job that has used its restart budget grows, or if it is paused although
 // the jobs like it fit the pool. It applies to pools of identical nodes without groups.
 func (w *openWorld) checkBudget(active []*loopJob, s *solver.Snapshot, d solver.Decision) error {
-	used := func(n int) bool {
-		job := &s.Jobs[n]
-		return job.CurrentNodes > 0 && slices.Contains(job.LegalSizes(), job.CurrentNodes) && job.RestartTime > 0 &&
-			len(job.RecentRestarts) == restartBudget && job.RecentRestarts[restartBudget-1] < budgetWindow*job.RestartTime
-	}
 	needed := 0
 	for n := range s.Jobs {
 		keeps := w.options.Admission == solver.AdmissionFIFO || w.options.Admission == solver.AdmissionOptimized
-		if job := &s.Jobs[n]; job.CurrentNodes > 0 && (keeps || used(n)) && job.MinNodes <= s.TotalNodes {
+		if job := &s.Jobs[n]; job.CurrentNodes > 0 && (keeps || usedBudget(job)) && job.MinNodes <= s.TotalNodes {
 			needed += job.LegalSizes()[0]
 		}
 	}
 	for n, j := range active {
-		if !used(n) {
+		if !usedBudget(&s.Jobs[n]) {
 			continue
 		}
 		switch nodes := d.Allocations[n].Nodes; {

@@ -159,12 +159,12 @@ func (l *closedLoop) apply(active []*loopJob, d solver.Decision) {
 }
 
 // check returns an error if an allocation is not legal, if a loading job loses its nodes, or if a job
-// that is alone does not get its largest size.
+// that is alone and has not used its restart budget does not get its largest size.
 func (l *closedLoop) check(active []*loopJob, s *solver.Snapshot, d solver.Decision) error {
 	if err := l.checkLegal(active, s, d); err != nil {
 		return err
 	}
-	if len(active) == 1 && len(l.pool.Groups)+len(l.pool.NodeTypes) == 0 {
+	if len(active) == 1 && len(l.pool.Groups)+len(l.pool.NodeTypes) == 0 && !usedBudget(&s.Jobs[0]) {
 		return l.checkAlone(active[0], d.Allocations[0].Nodes)
 	}
 	return nil

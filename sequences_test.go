@@ -54,11 +54,10 @@ func (m loopMaxima) String() string {
 		m.loops, m.resizesPerJob, m.restartShare, m.resizesOfOne, m.withoutFillIdle)
 }
 
-// TestEverySequenceCompletes applies the decisions for random clusters until all jobs have
-// completed. It fails if no job makes progress, if jobs are resized more often or restart for
-// longer than the bounds allow, if a job that is alone does not get its largest size, if
-// ADMISSION_START_FIRST takes the nodes of a loading job, or if identical jobs that cannot
-// change their size are resized.
+// TestEverySequenceCompletes applies the decisions for random clusters until all jobs have completed. It fails if no job
+// makes progress, if jobs are resized more often or restart for longer than the bounds allow, if a job that is alone and
+// has not used its restart budget does not get its largest size, if ADMISSION_START_FIRST takes the nodes of a loading job,
+// or if identical jobs that cannot change their size are resized.
 func TestEverySequenceCompletes(t *testing.T) {
 	t.Parallel()
 	allocator, err := elastalloc.New(elastalloc.Options{DefaultBudget: elastalloc.NoBudget})

@@ -37,6 +37,37 @@ func nodesByGroup(s *solver.Snapshot, d solver.Decision) []int {
 	return nodes
 }
 
+// checkGroupLimits checks that a decision exceeds neither the pool nor the limit of a group, and explains why jobs wait.
+func checkGroupLimits(t *rapid.T, call string, s *solver.Snapshot, d solver.Decision) {
+	t.Helper()
+	total := 0
+	for i, a := range d.Allocations {
+		total += a.Nodes
+		if !isExplained(a) {
+			t.Fatalf("%s: job %d has %d nodes and waits for the reason %q behind %q", call, i, a.Nodes, a.WaitReason, a.BehindJobID)
+		}
+	}
+	if total > s.TotalNodes {
+		t.Fatalf("%s: %d nodes are allocated of %d", call, total, s.TotalNodes)
+	}
+	for g, nodes := range nodesByGroup(s, d) {
+		if limit := s.Groups[g].Limit; limit != nil && nodes > *limit {
+			t.Fatalf("%s: group %d has %d nodes; its limit is %d", call, g, nodes, *limit)
+		}
+	}
+}
+
+// checkGroupReports checks the report of every group of a decision.
+func checkGroupReports(t *rapid.T, s *solver.Snapshot, d solver.Decision) {
+	t.Helper()
+	for g, nodes := range nodesByGroup(s, d) {
+		r := d.Report.Groups[g]
+		if r.ID != s.Groups[g].ID || r.Nodes != nodes || r.Short < 0 || r.Short > max(0, s.Groups[g].Quota-nodes) || !(r.Price >= 0) {
+			t.Fatalf("group %d has %d nodes: %+v", g, nodes, r)
+		}
+	}
+}
+
 // TestGroupLimits checks on random snapshots that no decision of any backend exceeds a limit, that the
 // report of groups is correct, and that every waiting job has a reason.
 func TestGroupLimits(t *testing.T) {
@@ -56,30 +87,12 @@ func TestGroupLimits(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for name, d := range map[string]solver.Decision{"allocate": decision, "fill idle": filled} {
-			total := 0
-			for i, a := range d.Allocations {
-				total += a.Nodes
-				if (a.Nodes == 0) != (a.WaitReason != "") || (a.WaitReason == solver.WaitBehind) != (a.BehindJobID != "") {
-					t.Fatalf("%s: job %d has %d nodes and waits for the reason %q behind %q", name, i, a.Nodes, a.WaitReason, a.BehindJobID)
-				}
-				if name == "fill idle" && a.Current > 0 && a.Nodes != a.Current && a.Nodes != 0 {
-					t.Fatalf("FillIdle resizes job %d from %d to %d nodes", i, a.Current, a.Nodes)
-				}
-			}
-			if total > s.TotalNodes {
-				t.Fatalf("%s: %d nodes are allocated of %d", name, total, s.TotalNodes)
-			}
-			for g, nodes := range nodesByGroup(s, d) {
-				if limit := s.Groups[g].Limit; limit != nil && nodes > *limit {
-					t.Fatalf("%s: group %d has %d nodes; its limit is %d", name, g, nodes, *limit)
-				}
-				if name == "allocate" {
-					r := d.Report.Groups[g]
-					if r.ID != s.Groups[g].ID || r.Nodes != nodes || r.Short < 0 || r.Short > max(0, s.Groups[g].Quota-nodes) || !(r.Price >= 0) {
-						t.Fatalf("group %d has %d nodes: %+v", g, nodes, r)
-					}
-				}
+		checkGroupLimits(t, "allocate", s, decision)
+		checkGroupReports(t, s, decision)
+		checkGroupLimits(t, "fill idle", s, filled)
+		for i, a := range filled.Allocations {
+			if a.Current > 0 && a.Nodes != a.Current && a.Nodes != 0 {
+				t.Fatalf("FillIdle resizes job %d from %d to %d nodes", i, a.Current, a.Nodes)
 			}
 		}
 		if r := decision.Report; r.Objective < r.GreedyObjective-1e-12*max(1, math.Abs(r.GreedyObjective)) &&

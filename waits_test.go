@@ -111,6 +111,27 @@ func randomOptions(t *rapid.T) solver.Options {
 	}
 }
 
+// isExplained reports whether an allocation has a reason to wait if and only if it has no nodes, and names the job that it is
+// behind if and only if that is the reason.
+func isExplained(a solver.Allocation) bool {
+	return (a.Nodes == 0) == (a.WaitReason != "") && (a.WaitReason == solver.WaitBehind) == (a.BehindJobID != "")
+}
+
+// checkWaitReason checks that a job whose smallest size is given has a reason if and only if it has no nodes, and that the
+// reason is possible in the pool and under the admission.
+func checkWaitReason(t *rapid.T, a solver.Allocation, smallest, pool int, admission solver.Admission) {
+	t.Helper()
+	if !isExplained(a) {
+		t.Fatalf("allocation %+v", a)
+	}
+	if a.Nodes == 0 && (a.WaitReason == solver.WaitNeverFits) != (smallest > pool) {
+		t.Fatalf("job of at least %d nodes, pool of %d: %s", smallest, pool, a.WaitReason)
+	}
+	if a.WaitReason == solver.WaitNotWorthIt && admission == solver.AdmissionFIFO {
+		t.Fatalf("the reason is not possible under FIFO: %+v", a)
+	}
+}
+
 // TestWaitReasonProperties checks that a job has a reason if and only if it has no nodes, and that the
 // reason is correct.
 func TestWaitReasonProperties(t *testing.T) {
@@ -131,15 +152,7 @@ func TestWaitReasonProperties(t *testing.T) {
 		for i, a := range d.Allocations {
 			reasons[a.JobID] = a.WaitReason
 			smallest := s.Jobs[i].LegalSizes()[0]
-			if (a.Nodes == 0) != (a.WaitReason != "") || (a.WaitReason == solver.WaitBehind) != (a.BehindJobID != "") {
-				rt.Fatalf("allocation %+v", a)
-			}
-			if a.Nodes == 0 && (a.WaitReason == solver.WaitNeverFits) != (smallest > s.TotalNodes) {
-				rt.Fatalf("job of at least %d nodes, pool of %d: %s", smallest, s.TotalNodes, a.WaitReason)
-			}
-			if a.WaitReason == solver.WaitNotWorthIt && o.Admission == solver.AdmissionFIFO {
-				rt.Fatalf("the reason is not possible under FIFO: %+v", a)
-			}
+			checkWaitReason(rt, a, smallest, s.TotalNodes, o.Admission)
 			if a.Nodes == 0 && smallest <= s.TotalNodes {
 				waiting++
 			}
@@ -161,6 +174,49 @@ func TestWaitReasonProperties(t *testing.T) {
 	})
 }
 
+// addInvalid inserts jobs without an estimate into a snapshot and adds the nodes that they occupy to the pool. It returns the
+// nodes of these jobs by position.
+func addInvalid(t *rapid.T, s *solver.Snapshot) (mixed *solver.Snapshot, frozen map[int]int) {
+	mixed = &solver.Snapshot{ID: s.ID, TotalNodes: s.TotalNodes, Horizon: s.Horizon}
+	frozen = make(map[int]int)
+	rest := slices.Clone(s.Jobs)
+	for n := rapid.IntRange(1, 3).Draw(t, "bad jobs"); n > 0 || len(rest) > 0; {
+		if n == 0 || len(rest) > 0 && !rapid.Bool().Draw(t, "bad next") {
+			mixed.Jobs, rest = append(mixed.Jobs, rest[0]), rest[1:]
+			continue
+		}
+		bad := solver.Job{ID: fmt.Sprint("bad", n), CurrentNodes: rapid.IntRange(0, 3).Draw(t, "current nodes")}
+		frozen[len(mixed.Jobs)] = bad.CurrentNodes
+		mixed.TotalNodes += bad.CurrentNodes
+		mixed.Jobs = append(mixed.Jobs, bad)
+		n--
+	}
+	if s.TotalNodes == 0 {
+		mixed.TotalNodes = 0 // Invalid jobs may occupy more nodes than the pool has.
+	}
+	return mixed, frozen
+}
+
+// ignoreRoom removes from two decisions, of a snapshot alone and with frozen jobs, what depends on the nodes of these jobs. A job
+// that does not fit only because of them waits for room, and there is no warning. The threshold of WarningManyPauses depends on
+// the number of running jobs. WarningETARanOut and WarningLongWait depend on whether the job fits.
+func ignoreRoom(s *solver.Snapshot, alone, mixed *solver.Decision, mixedNodes int) {
+	depends := func(w solver.Warning) bool {
+		return slices.Contains([]solver.WarningCode{solver.WarningManyPauses, solver.WarningETARanOut, solver.WarningLongWait}, w.Code)
+	}
+	fits := func(job solver.Job) bool { return job.LegalSizes()[0] <= mixedNodes }
+	mixed.Report.Warnings = slices.DeleteFunc(mixed.Report.Warnings, depends)
+	alone.Report.Warnings = slices.DeleteFunc(alone.Report.Warnings, func(w solver.Warning) bool {
+		i := slices.IndexFunc(s.Jobs, func(j solver.Job) bool { return j.ID == w.JobID })
+		return depends(w) || w.Code == solver.WarningNeverFits && fits(s.Jobs[i])
+	})
+	for i := range alone.Allocations {
+		if a := &alone.Allocations[i]; a.WaitReason == solver.WaitNeverFits && fits(s.Jobs[i]) {
+			a.WaitReason = solver.WaitNoRoom
+		}
+	}
+}
+
 // TestHold checks that, with BadJobsHold, valid jobs get what they would get in the rest of the pool
 // without the invalid jobs.
 func TestHold(t *testing.T) {
@@ -168,23 +224,7 @@ func TestHold(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		s := solvertest.Snapshots().Draw(rt, "snapshot")
 		o := randomOptions(rt)
-		mixed := &solver.Snapshot{ID: s.ID, TotalNodes: s.TotalNodes, Horizon: s.Horizon}
-		frozen := make(map[int]int) // nodes by position
-		rest := slices.Clone(s.Jobs)
-		for n := rapid.IntRange(1, 3).Draw(rt, "bad jobs"); n > 0 || len(rest) > 0; {
-			if n > 0 && (len(rest) == 0 || rapid.Bool().Draw(rt, "bad next")) {
-				bad := solver.Job{ID: fmt.Sprint("bad", n), CurrentNodes: rapid.IntRange(0, 3).Draw(rt, "current nodes")}
-				frozen[len(mixed.Jobs)] = bad.CurrentNodes
-				mixed.TotalNodes += bad.CurrentNodes
-				mixed.Jobs = append(mixed.Jobs, bad)
-				n--
-				continue
-			}
-			mixed.Jobs, rest = append(mixed.Jobs, rest[0]), rest[1:]
-		}
-		if s.TotalNodes == 0 {
-			mixed.TotalNodes = 0 // Invalid jobs may occupy more nodes than the pool has.
-		}
+		mixed, frozen := addInvalid(rt, s)
 		if _, err := allocator.Allocate(t.Context(), mixed, o); err == nil {
 			rt.Fatal("a bad job was accepted")
 		}
@@ -197,20 +237,7 @@ func TestHold(t *testing.T) {
 		if err != nil {
 			rt.Fatal(err)
 		}
-		// A job that does not fit only because of the nodes of frozen jobs waits for room, and there is
-		// no warning. The threshold of WarningManyPauses depends on the number of running jobs.
-		// WarningETARanOut and WarningLongWait depend on whether the job fits.
-		depends := []solver.WarningCode{solver.WarningManyPauses, solver.WarningETARanOut, solver.WarningLongWait}
-		got.Report.Warnings = slices.DeleteFunc(got.Report.Warnings, func(w solver.Warning) bool { return slices.Contains(depends, w.Code) })
-		want.Report.Warnings = slices.DeleteFunc(want.Report.Warnings, func(w solver.Warning) bool {
-			i := slices.IndexFunc(s.Jobs, func(j solver.Job) bool { return j.ID == w.JobID })
-			return slices.Contains(depends, w.Code) || w.Code == solver.WarningNeverFits && s.Jobs[i].LegalSizes()[0] <= mixed.TotalNodes
-		})
-		for i := range want.Allocations {
-			if a := &want.Allocations[i]; a.WaitReason == solver.WaitNeverFits && s.Jobs[i].LegalSizes()[0] <= mixed.TotalNodes {
-				a.WaitReason = solver.WaitNoRoom
-			}
-		}
+		ignoreRoom(s, &want, &got, mixed.TotalNodes)
 		var good []solver.Allocation
 		for i, a := range got.Allocations {
 			nodes, bad := frozen[i]

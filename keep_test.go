@@ -308,41 +308,46 @@ func addMachines(rt *rapid.T, s *solver.Snapshot, nodeType string, sizes []int) 
 	return free
 }
 
+// randomDamagedPool returns a pool of damaged machines of one or two node types with jobs of which some keep their units.
+// free are the units of the machines, and kept the units of the jobs that keep them, by node type. Their places exist.
+func randomDamagedPool(rt *rapid.T) (s *solver.Snapshot, free, kept map[string][]int) {
+	s, free, kept = new(solver.Snapshot), make(map[string][]int), make(map[string][]int)
+	sizes := []int{1, 2, 4, 8}
+	types := []string{"", "new"}[:rapid.IntRange(1, 2).Draw(rt, "node types")]
+	if len(types) > 1 {
+		types[0] = "old"
+	}
+	for _, nodeType := range types {
+		free[nodeType] = addMachines(rt, s, nodeType, sizes)
+	}
+	for n := range rapid.IntRange(1, 3).Draw(rt, "kept jobs") {
+		nodeType := rapid.SampledFrom(types).Draw(rt, "node type of kept job")
+		if size := rapid.SampledFrom(sizes).Draw(rt, "kept units"); packs(free[nodeType], append(kept[nodeType], size)) {
+			kept[nodeType] = append(kept[nodeType], size)
+			s.Jobs = append(s.Jobs, solver.Job{ID: fmt.Sprint("kept-", n), CurrentNodes: size, CurrentNodeType: nodeType, Keep: true})
+		}
+	}
+	for n := range rapid.IntRange(2, 10).Draw(rt, "jobs") {
+		job := solver.Job{
+			ID: fmt.Sprint("job-", n), RemainingETA: time.Hour * time.Duration(1+n),
+			AllowedNodes: sizes[rapid.SampledFrom([]int{0, 1, 2, 3, 3, 3, 3, 3, 3}).Draw(rt, "smallest"):],
+			CurrentNodes: rapid.SampledFrom([]int{0, 0, 1, 2, 4, 8}).Draw(rt, "current units"),
+		}
+		if job.CurrentNodes > 0 {
+			job.CurrentNodeType = rapid.SampledFrom(types).Draw(rt, "node type of job")
+		}
+		s.Jobs = append(s.Jobs, job)
+	}
+	return s, free, kept
+}
+
 // TestKeptJobsArePlaced decides on damaged machines with jobs that keep their units, with the size limits of all
 // machines, on one or two node types. An exhaustive packer places every decision together with the kept jobs.
 func TestKeptJobsArePlaced(t *testing.T) {
 	allocator := newAllocator(t, elastalloc.Options{})
 	limited := 0
 	rapid.Check(t, func(rt *rapid.T) {
-		s := new(solver.Snapshot)
-		sizes := []int{1, 2, 4, 8}
-		free := make(map[string][]int) // units of the machines by node type
-		types := []string{"", "new"}[:rapid.IntRange(1, 2).Draw(rt, "node types")]
-		if len(types) > 1 {
-			types[0] = "old"
-		}
-		for _, nodeType := range types {
-			free[nodeType] = addMachines(rt, s, nodeType, sizes)
-		}
-		kept := make(map[string][]int) // units by node type
-		for n := range rapid.IntRange(1, 3).Draw(rt, "kept jobs") {
-			nodeType := rapid.SampledFrom(types).Draw(rt, "node type of kept job")
-			if size := rapid.SampledFrom(sizes).Draw(rt, "kept units"); packs(free[nodeType], append(kept[nodeType], size)) {
-				kept[nodeType] = append(kept[nodeType], size)
-				s.Jobs = append(s.Jobs, solver.Job{ID: fmt.Sprint("kept-", n), CurrentNodes: size, CurrentNodeType: nodeType, Keep: true})
-			}
-		}
-		for n := range rapid.IntRange(2, 10).Draw(rt, "jobs") {
-			job := solver.Job{
-				ID: fmt.Sprint("job-", n), RemainingETA: time.Hour * time.Duration(1+n),
-				AllowedNodes: sizes[rapid.SampledFrom([]int{0, 1, 2, 3, 3, 3, 3, 3, 3}).Draw(rt, "smallest"):],
-				CurrentNodes: rapid.SampledFrom([]int{0, 0, 1, 2, 4, 8}).Draw(rt, "current units"),
-			}
-			if job.CurrentNodes > 0 {
-				job.CurrentNodeType = rapid.SampledFrom(types).Draw(rt, "node type of job")
-			}
-			s.Jobs = append(s.Jobs, job)
-		}
+		s, free, kept := randomDamagedPool(rt)
 		o := randomOptions(rt)
 		o.Objective = solver.ObjectiveTotalTime
 		d, err := allocator.Allocate(rt.Context(), s, o)

@@ -35,19 +35,54 @@ func usedNodes(s *solver.Snapshot, d *solver.Decision, limit solver.SizeLimit) (
 	return used
 }
 
+// checkSizeLimits checks that a decision exceeds no size limit, and that the report has every limit with the nodes that count in it.
+func checkSizeLimits(t *testing.T, s *solver.Snapshot, d *solver.Decision) {
+	t.Helper()
+	if len(d.Report.SizeLimits) != len(s.SizeLimits) {
+		t.Fatalf("reports of %d size limits: %+v", len(s.SizeLimits), d.Report.SizeLimits)
+	}
+	for n, limit := range s.SizeLimits {
+		used := usedNodes(s, d, limit)
+		if of := d.Report.SizeLimits[n]; of.SizeLimit != limit || of.Used != used || used > limit.Nodes {
+			t.Fatalf("report %+v; the limit is %+v, and %d are used", of, limit, used)
+		}
+	}
+}
+
+// sizeLimitVector is a pool with the size limits of its machines, and jobs of one size each.
+type sizeLimitVector struct {
+	nodes  int
+	limits []solver.SizeLimit
+	sizes  []int
+	busy   int // the maximum number of nodes that can be used
+	nested bool
+}
+
+// check checks the nodes, the report of the limits, the reasons and the warnings of a decision.
+func (v *sizeLimitVector) check(t *testing.T, s *solver.Snapshot, d *solver.Decision) {
+	t.Helper()
+	if busy := v.nodes - d.Report.IdleNodes; busy != v.busy {
+		t.Errorf("%d nodes are used; want %d", busy, v.busy)
+	}
+	checkSizeLimits(t, s, d)
+	for i, a := range d.Allocations {
+		if want := (solver.WaitSizeLimit); a.Nodes == 0 && a.WaitReason != want && a.WaitReason != solver.WaitBehind {
+			t.Errorf("job %d waits because of %q; want %q", i, a.WaitReason, want)
+		}
+	}
+	warns := slices.ContainsFunc(d.Report.Warnings, func(w solver.Warning) bool { return w.Code == solver.WarningSizesNotNested })
+	if warns == v.nested {
+		t.Errorf("warnings %v; want WarningSizesNotNested: %t", d.Report.Warnings, !v.nested)
+	}
+}
+
 // TestSizeLimitVectors checks decisions of every admission and of FillIdle if the jobs fit in the capacity of the
 // pool but not on its machines.
 func TestSizeLimitVectors(t *testing.T) {
 	t.Parallel()
 	limit := func(size, nodes int) solver.SizeLimit { return solver.SizeLimit{Size: size, Nodes: nodes} }
 	allocator := newAllocator(t, elastalloc.Options{})
-	for name, test := range map[string]struct {
-		nodes  int
-		limits []solver.SizeLimit
-		sizes  []int
-		busy   int // the maximum number of nodes that can be used
-		nested bool
-	}{
+	for name, test := range map[string]sizeLimitVector{
 		"16, 16, 4 on two blocks of 18":      {36, []solver.SizeLimit{limit(4, 32)}, []int{16, 16, 4}, 32, true},
 		"16, 16, 2, 2 on two blocks of 18":   {36, []solver.SizeLimit{limit(4, 32)}, []int{16, 16, 2, 2}, 36, true},
 		"3, 3, 3, 3, 3 on two machines of 8": {16, []solver.SizeLimit{limit(3, 12)}, []int{3, 3, 3, 3, 3}, 12, true},
@@ -56,38 +91,25 @@ func TestSizeLimitVectors(t *testing.T) {
 		"3, 3, 2 on two blocks of 4":         {8, []solver.SizeLimit{limit(2, 8), limit(3, 6)}, []int{3, 3, 2}, 8, false},
 	} {
 		s := &solver.Snapshot{TotalNodes: test.nodes, SizeLimits: test.limits, Jobs: rigidJobs(test.sizes...)}
-		check := func(rule string, d solver.Decision, err error) {
-			t.Helper()
-			if err != nil {
-				t.Fatalf("%s, %s: %v", name, rule, err)
-			}
-			if busy := test.nodes - d.Report.IdleNodes; busy != test.busy {
-				t.Errorf("%s, %s: %d nodes are used; want %d", name, rule, busy, test.busy)
-			}
-			for n, of := range d.Report.SizeLimits {
-				if used := usedNodes(s, &d, of.SizeLimit); of.SizeLimit != test.limits[n] || of.Used != used || used > of.Nodes {
-					t.Errorf("%s, %s: report %+v; the limit is %+v, and %d are used", name, rule, of, test.limits[n], used)
-				}
-			}
-			for i, a := range d.Allocations {
-				if want := (solver.WaitSizeLimit); a.Nodes == 0 && a.WaitReason != want && a.WaitReason != solver.WaitBehind {
-					t.Errorf("%s, %s: job %d waits because of %q; want %q", name, rule, i, a.WaitReason, want)
-				}
-			}
-			warns := slices.ContainsFunc(d.Report.Warnings, func(w solver.Warning) bool { return w.Code == solver.WarningSizesNotNested })
-			if warns == test.nested {
-				t.Errorf("%s, %s: warnings %v; want WarningSizesNotNested: %t", name, rule, d.Report.Warnings, !test.nested)
-			}
-		}
 		for _, admission := range solver.Admissions() {
-			d, err := allocator.Allocate(t.Context(), s, solver.Options{Objective: solver.ObjectiveTotalTime, Admission: admission})
-			check(string(admission), d, err)
-			if err == nil && d.Report.Reason != solver.ReasonOptimal {
-				t.Errorf("%s, %s: %s", name, admission, d.Report.Reason)
-			}
+			t.Run(name+"/"+string(admission), func(t *testing.T) {
+				d, err := allocator.Allocate(t.Context(), s, solver.Options{Objective: solver.ObjectiveTotalTime, Admission: admission})
+				if err != nil {
+					t.Fatal(err)
+				}
+				test.check(t, s, &d)
+				if d.Report.Reason != solver.ReasonOptimal {
+					t.Error(d.Report.Reason)
+				}
+			})
 		}
-		d, err := allocator.FillIdle(t.Context(), s)
-		check("fill idle", d, err)
+		t.Run(name+"/fill idle", func(t *testing.T) {
+			d, err := allocator.FillIdle(t.Context(), s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			test.check(t, s, &d)
+		})
 	}
 }
 
@@ -191,6 +213,23 @@ func TestSizeLimitsFrozenJobs(t *testing.T) {
 	}
 }
 
+// afterRound returns the jobs that are left after an hour on the nodes of a decision. Every job completes a random number of
+// rounds after it has nodes.
+func afterRound(r *rand.Rand, s *solver.Snapshot, d solver.Decision) (left []solver.Job) {
+	for i, a := range d.Allocations {
+		job := s.Jobs[i]
+		job.CurrentNodes, job.CurrentNodeType = a.Nodes, a.NodeType
+		if a.Nodes > 0 {
+			job.TrainingTime += time.Hour
+			if r.IntN(3) == 0 {
+				continue
+			}
+		}
+		left = append(left, job)
+	}
+	return left
+}
+
 // TestSizeLimitLoop applies decisions and fills to random pools until all jobs that can fit are complete. No
 // decision exceeds a limit, and every search is proven.
 func TestSizeLimitLoop(t *testing.T) {
@@ -208,15 +247,12 @@ func TestSizeLimitLoop(t *testing.T) {
 		for i := range s.Jobs {
 			s.Jobs[i].Weight, s.Jobs[i].RemainingETA = nil, min(s.Jobs[i].RemainingETA, 100*time.Hour)
 		}
-		canFit := func(i int) bool {
-			alone := *s
-			alone.Jobs = []solver.Job{s.Jobs[i]}
-			alone.Jobs[0].CurrentNodes, alone.Jobs[0].CurrentNodeType = 0, ""
-			d, err := allocator.FillIdle(t.Context(), &alone)
-			return err == nil && d.Allocations[0].Nodes > 0
-		}
 		s.Jobs = slices.DeleteFunc(s.Jobs, func(job solver.Job) bool {
-			return !canFit(slices.IndexFunc(s.Jobs, func(other solver.Job) bool { return other.ID == job.ID }))
+			alone := *s
+			job.CurrentNodes, job.CurrentNodeType = 0, ""
+			alone.Jobs = []solver.Job{job}
+			d, err := allocator.FillIdle(t.Context(), &alone)
+			return err != nil || d.Allocations[0].Nodes == 0
 		})
 		for round := 0; len(s.Jobs) > 0; round++ {
 			if round > 1000 {
@@ -233,26 +269,13 @@ func TestSizeLimitLoop(t *testing.T) {
 				t.Fatal(err)
 			}
 			decisions++
-			for n, limit := range s.SizeLimits {
-				if used := usedNodes(s, &d, limit); used > limit.Nodes || d.Report.SizeLimits[n].Used != used {
-					t.Fatalf("%d nodes in %+v; the report has %+v", used, limit, d.Report.SizeLimits[n])
-				}
-				if d.Report.SizeLimits[n].Price > 0 {
+			checkSizeLimits(t, s, &d)
+			for _, of := range d.Report.SizeLimits {
+				if of.Price > 0 {
 					binding++
 				}
 			}
-			var left []solver.Job
-			for i, a := range d.Allocations {
-				job := s.Jobs[i]
-				job.CurrentNodes, job.CurrentNodeType = a.Nodes, a.NodeType
-				if a.Nodes > 0 { // Every job completes a random number of rounds after it has nodes.
-					if job.TrainingTime += time.Hour; r.IntN(3) == 0 {
-						continue
-					}
-				}
-				left = append(left, job)
-			}
-			s.Jobs = left
+			s.Jobs = afterRound(r, s, d)
 		}
 	}
 	if t.Logf("%d decisions, %d prices of limits above 0", decisions, binding); binding == 0 {

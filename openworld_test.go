@@ -79,20 +79,51 @@ func (w *openWorld) addStream(interval, work float64) {
 	}
 }
 
+// openScenario is a world whose first job must complete in time.
+type openScenario struct {
+	name    string
+	world   func() *openWorld
+	restart time.Duration
+	most    float64 // completion time in seconds
+	// waits reports whether the first job may wait forever, as docs/schedulers/choose-an-objective.md states.
+	waits func(solver.Objective, solver.Admission) bool
+}
+
+// run runs the scenario and, if the scheduler reports restarts, checks those of the first job and when the job completes.
+func (s *openScenario) run(t *testing.T, allocator *elastalloc.Allocator, o solver.Options, reportsRestarts bool) {
+	t.Helper()
+	w := s.world()
+	w.allocator, w.options, w.reportsRestarts = allocator, o, reportsRestarts
+	first := w.jobs[0]
+	first.RestartTime = s.restart
+	err := w.runFor(t.Context(), tenDays, func(j *loopJob) bool { return j == first })
+	ends := "does not complete"
+	if first.end > 0 {
+		ends = fmt.Sprintf("completes after %.0f s", first.end)
+	}
+	t.Logf("%s, %s, %s, recent_restarts %t: %s, %d resizes, %.0f%% of the node time in restarts",
+		s.name, o.Objective, o.Admission, reportsRestarts, ends, first.resizes, 100*w.restartShare())
+	if err != nil {
+		t.Error(err)
+	}
+	if !reportsRestarts || s.waits(o.Objective, o.Admission) {
+		return
+	}
+	if err := w.checkRestarts(first); err != nil {
+		t.Error(err)
+	}
+	if first.end == 0 || first.end > s.most {
+		t.Errorf("%s, %s, %s: the first job %s; must complete within %.0f s", s.name, o.Objective, o.Admission, ends, s.most)
+	}
+}
+
 // TestOpenWorldScenarios runs the scenarios under all admissions and both objectives. The first job must complete
 // within a stated time. With -v, the test prints the table of docs/evaluation/sequences.md.
 func TestOpenWorldScenarios(t *testing.T) {
 	t.Parallel()
 	allocator := newAllocator(t, elastalloc.Options{}).Allocator
 	never := func(solver.Objective, solver.Admission) bool { return false }
-	for _, test := range []struct {
-		name    string
-		world   func() *openWorld
-		restart time.Duration
-		most    float64 // completion time in seconds
-		// waits reports whether the first job may wait forever, as docs/schedulers/choose-an-objective.md states.
-		waits func(solver.Objective, solver.Admission) bool
-	}{
+	for _, test := range []openScenario{
 		{"stream of small jobs", streamOfSmallJobs, 10 * time.Minute, 90_000, never},
 		{"flapping node", flappingNode, 15 * time.Minute, 90_000, never},
 		{"whole pool", wholePool, 10 * time.Minute, 90_000, never},
@@ -103,30 +134,7 @@ func TestOpenWorldScenarios(t *testing.T) {
 		for _, objective := range []solver.Objective{solver.ObjectiveTotalTime, solver.ObjectiveProgress} {
 			for _, admission := range solver.Admissions() {
 				for _, reportsRestarts := range []bool{false, true} {
-					w := test.world()
-					w.allocator, w.options = allocator, solver.Options{Objective: objective, Admission: admission}
-					w.reportsRestarts = reportsRestarts
-					first := w.jobs[0]
-					first.RestartTime = test.restart
-					err := w.runFor(t.Context(), tenDays, func(j *loopJob) bool { return j == first })
-					ends := "does not complete"
-					if first.end > 0 {
-						ends = fmt.Sprintf("completes after %.0f s", first.end)
-					}
-					t.Logf("%s, %s, %s, recent_restarts %t: %s, %d resizes, %.0f%% of the node time in restarts",
-						test.name, objective, admission, reportsRestarts, ends, first.resizes, 100*w.restartShare())
-					if err != nil {
-						t.Error(err)
-					}
-					if !reportsRestarts || test.waits(objective, admission) {
-						continue
-					}
-					if err := w.checkRestarts(first); err != nil {
-						t.Error(err)
-					}
-					if first.end == 0 || first.end > test.most {
-						t.Errorf("%s, %s, %s: the first job %s; must complete within %.0f s", test.name, objective, admission, ends, test.most)
-					}
+					test.run(t, allocator, solver.Options{Objective: objective, Admission: admission}, reportsRestarts)
 				}
 			}
 		}

@@ -2,6 +2,7 @@ package elastalloc_test
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"testing"
 	"time"
@@ -11,8 +12,66 @@ import (
 	"github.com/elastalloc/elastalloc/internal/apiconv"
 	"github.com/elastalloc/elastalloc/internal/testing/solvertest"
 	"github.com/elastalloc/elastalloc/internal/testing/testtier"
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/solver"
 )
+
+// sharedCase is a random snapshot with the options of a call.
+type sharedCase struct {
+	seed     int
+	snapshot *solver.Snapshot
+	options  solver.Options
+}
+
+func (c *sharedCase) String() string {
+	return fmt.Sprintf("snapshot %d, %s", c.seed, c.options.Admission)
+}
+
+// messages returns the request and the response of a decision.
+func (c *sharedCase) messages(d solver.Decision) (*elastallocv1.AllocateRequest, *elastallocv1.AllocateResponse) {
+	return apiconv.ToAllocateRequest(apiconv.Request{Snapshot: c.snapshot, Options: c.options, IncludePlan: true}),
+		apiconv.ToAllocateResponse(c.snapshot.ID, d, true)
+}
+
+// checkVerdict checks that the independent check does not refute a decision, and returns its verdict.
+func (c *sharedCase) checkVerdict(t *testing.T, d solver.Decision) audit.Verdict {
+	t.Helper()
+	request, response := c.messages(d)
+	got := audit.Check(t.Context(), request, response, audit.Options{Work: 1e8})
+	if got.Verdict == audit.Refuted {
+		t.Errorf("%v: %s", c, got.Reason)
+	}
+	return got.Verdict
+}
+
+// checkChanged checks that the independent check refutes a decision with one more node for one of the jobs.
+func (c *sharedCase) checkChanged(t *testing.T, d solver.Decision) {
+	t.Helper()
+	request, response := c.messages(d)
+	response.Allocations[c.seed%len(c.snapshot.Jobs)].Nodes++
+	if got := audit.Check(t.Context(), request, response, audit.Options{}); got.Verdict != audit.Refuted {
+		t.Errorf("%v: a job with one more node is %v", c, got)
+	}
+}
+
+// checkOtherCalls checks that explanations, scenarios and, for every fifth snapshot, a forecast return no error.
+func (c *sharedCase) checkOtherCalls(t *testing.T, allocator auditedAllocator) {
+	t.Helper()
+	if _, err := allocator.Explain(t.Context(), c.snapshot, c.options, nil); err != nil {
+		t.Errorf("%v: explain: %v", c, err)
+	}
+	less := []solver.Scenario{{Name: "less", PutSizeLimits: []solver.SizeLimit{}}}
+	if _, err := allocator.WhatIf(t.Context(), c.snapshot, c.options, less); err != nil {
+		t.Errorf("%v: what if: %v", c, err)
+	}
+	if c.seed%5 != 0 {
+		return
+	}
+	next := solver.ForecastOptions{Cadence: time.Minute, Until: 10 * time.Minute}
+	if _, err := allocator.Forecast(t.Context(), c.snapshot, c.options, next); err != nil {
+		t.Errorf("%v: forecast: %v", c, err)
+	}
+}
 
 // TestSharedPools makes all calls on random snapshots with groups, node types and size limits, all three or two of them,
 // under every admission. No decision may exceed a limit, and the independent check must confirm nearly all.
@@ -30,33 +89,15 @@ func TestSharedPools(t *testing.T) {
 				t.Fatalf("snapshot %d, %s: %v", seed, admission, err)
 			}
 			checkShared(t, s, &d)
-			request := apiconv.ToAllocateRequest(apiconv.Request{Snapshot: s, Options: o, IncludePlan: true})
-			response := apiconv.ToAllocateResponse(s.ID, d, true)
-			got := audit.Check(t.Context(), request, response, audit.Options{Work: 1e8})
-			if verdicts[got.Verdict]++; got.Verdict == audit.Refuted {
-				t.Errorf("snapshot %d, %s: %s", seed, admission, got.Reason)
-			}
-			if len(s.Jobs) > 0 && got.Verdict == audit.Confirmed { // A wrong response must not be confirmed.
-				response.Allocations[seed%len(s.Jobs)].Nodes++
-				if wrong := audit.Check(t.Context(), request, response, audit.Options{}); wrong.Verdict != audit.Refuted {
-					t.Errorf("snapshot %d, %s: a job with one more node is %v", seed, admission, wrong)
-				}
+			c := sharedCase{seed, s, o}
+			verdict := c.checkVerdict(t, d)
+			if verdicts[verdict]++; len(s.Jobs) > 0 && verdict == audit.Confirmed {
+				c.checkChanged(t, d)
 				changed++
 			}
-			if _, err := allocator.Explain(t.Context(), s, o, nil); err != nil {
-				t.Errorf("snapshot %d, %s: explain: %v", seed, admission, err)
-			}
-			if _, err := allocator.WhatIf(t.Context(), s, o, []solver.Scenario{{Name: "less", PutSizeLimits: []solver.SizeLimit{}}}); err != nil {
-				t.Errorf("snapshot %d, %s: what if: %v", seed, admission, err)
-			}
-			if seed%5 == 0 {
-				if _, err := allocator.Forecast(t.Context(), s, o, solver.ForecastOptions{Cadence: time.Minute, Until: 10 * time.Minute}); err != nil {
-					t.Errorf("snapshot %d, %s: forecast: %v", seed, admission, err)
-				}
-			}
-			greedy := o
-			greedy.Backend = solver.BackendGreedy
-			d, err = allocator.Allocate(t.Context(), s, greedy)
+			c.checkOtherCalls(t, allocator)
+			o.Backend = solver.BackendGreedy
+			d, err = allocator.Allocate(t.Context(), s, o)
 			if err != nil {
 				t.Fatalf("snapshot %d, %s: greedy: %v", seed, admission, err)
 			}

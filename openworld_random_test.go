@@ -568,27 +568,34 @@ func (w *randomWorld) advance(until float64) (completes bool) {
 // maxJobs is the number of jobs above which no more arrive.
 const maxJobs = 10
 
+// applyEvents applies the arrivals, failures and changes of the pool that are due, and returns the call that follows them.
+// completes reports whether a job has just completed.
+func (w *randomWorld) applyEvents(completes bool) eventAction {
+	event, action := completes, callNothing
+	for ; len(w.arrivals) > 0 && w.arrivals[0].submit <= w.now; w.arrivals = w.arrivals[1:] {
+		if len(w.jobs) < maxJobs {
+			w.jobs, event = append(w.jobs, w.arrivals[0]), true
+		}
+	}
+	for ; len(w.failures) > 0 && w.failures[0] <= w.now; w.failures = w.failures[1:] {
+		w.fail()
+		event = true
+	}
+	if event {
+		action = w.onEvent
+	}
+	for ; len(w.changes) > 0 && w.changes[0].at <= w.now; w.changes = w.changes[1:] {
+		w.types[w.changes[0].nodeType].nodes, action = w.changes[0].nodes, callAllocate
+	}
+	return action
+}
+
 // run runs the cluster until all jobs have completed.
 func (w *randomWorld) run(ctx context.Context) error {
 	decideAt, drained := 0.0, math.Inf(1)
-	event := false
+	completes := false
 	for {
-		action := callNothing
-		for ; len(w.arrivals) > 0 && w.arrivals[0].submit <= w.now; w.arrivals = w.arrivals[1:] {
-			if len(w.jobs) < maxJobs {
-				w.jobs, event = append(w.jobs, w.arrivals[0]), true
-			}
-		}
-		for ; len(w.failures) > 0 && w.failures[0] <= w.now; w.failures = w.failures[1:] {
-			w.fail()
-			event = true
-		}
-		if event {
-			action = w.onEvent
-		}
-		for ; len(w.changes) > 0 && w.changes[0].at <= w.now; w.changes = w.changes[1:] {
-			w.types[w.changes[0].nodeType].nodes, action = w.changes[0].nodes, callAllocate
-		}
+		action := w.applyEvents(completes)
 		if w.now >= decideAt {
 			action, decideAt = callAllocate, w.now+w.interval
 		}
@@ -604,7 +611,7 @@ func (w *randomWorld) run(ctx context.Context) error {
 		if w.now > drained {
 			return fmt.Errorf("%d jobs are left long after the last event", len(w.jobs))
 		}
-		event = w.advance(w.next(decideAt))
+		completes = w.advance(w.next(decideAt))
 		w.loseNode()
 		for _, j := range slices.Concat(w.jobs, w.left) {
 			if err := w.checkRestarts(j); err != nil {

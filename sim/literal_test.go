@@ -428,13 +428,7 @@ func TestRunEqualsReference(t *testing.T) {
 			Nodes: rapid.IntRange(maxMinNodes, 12).Draw(t, "nodes"),
 			Steps: rapid.IntRange(1, 3).Draw(t, "steps"),
 		}
-		switch rapid.SampledFrom([]string{"at once", "delay", "restart"}).Draw(t, "cost") {
-		case "delay":
-			config.ScalingDelay = time.Duration(rapid.IntRange(1, 20).Draw(t, "delay")) * time.Second
-		case "restart":
-			// Also much longer than the frequency.
-			config.RestartTime = time.Duration(rapid.IntRange(1, 100).Draw(t, "restart")) * time.Second
-		}
+		randomCost(t, &config, 20)
 		config.Frequency = config.ScalingDelay + time.Duration(rapid.IntRange(1, 60).Draw(t, "frequency"))*time.Second
 		w := randomWorkload(t)
 		config.Groups = randomTeams(t, w.Jobs)
@@ -568,6 +562,17 @@ func (arbitrary) Decide(_ context.Context, in Input) (solver.Decision, error) {
 	return decision, nil
 }
 
+// randomCost chooses whether a resize takes effect at once, after a delay of at most the given seconds, or after a restart, which
+// may take much longer than the time between decisions.
+func randomCost(t *rapid.T, config *Config, maxDelay int) {
+	switch rapid.SampledFrom([]string{"at once", "delay", "restart"}).Draw(t, "cost") {
+	case "delay":
+		config.ScalingDelay = time.Duration(rapid.IntRange(1, maxDelay).Draw(t, "delay")) * time.Second
+	case "restart":
+		config.RestartTime = time.Duration(rapid.IntRange(1, 100).Draw(t, "restart")) * time.Second
+	}
+}
+
 // randomContinuation lets a workload start from the state of a cluster, with a pool that changes.
 func randomContinuation(t *rapid.T, w *Workload, config *Config) {
 	seconds := func(limit int, name string) time.Duration {
@@ -608,6 +613,26 @@ func randomContinuation(t *rapid.T, w *Workload, config *Config) {
 
 func like(job *WorkloadJob) *solver.Job { return job.job(job.ID) }
 
+// checkCourse checks that a job with the nodes of a result completes at the time of the result, with its work done.
+func checkCourse(t *rapid.T, job *WorkloadJob, got *JobResult) {
+	t.Helper()
+	course := NewProgress(job, nil)
+	for n, change := range got.Nodes {
+		if n == 0 && job.History.Nodes > 0 {
+			continue
+		}
+		if n == len(got.Nodes)-1 {
+			if end, ends := course.End(job.Work); !ends || end != got.End {
+				t.Fatalf("%s ends at %v, %v; want %v", job.ID, end, ends, got.End)
+			}
+		}
+		course.Resize(change)
+	}
+	if served := course.Served(got.End); served < job.Work || course.Served(got.End+time.Hour) != served {
+		t.Fatalf("%s did %v of %v", job.ID, served, job.Work)
+	}
+}
+
 // TestCourse checks that a job with the nodes of a recorded course does the same work and completes at
 // the same time.
 func TestCourse(t *testing.T) {
@@ -625,24 +650,8 @@ func TestCourse(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range w.Jobs {
-			job, got := &w.Jobs[i], &result.Jobs[i]
-			if got.Outcome == OutcomeHung {
-				continue
-			}
-			course := NewProgress(job, nil)
-			for n, change := range got.Nodes {
-				if n == 0 && job.History.Nodes > 0 {
-					continue
-				}
-				if n == len(got.Nodes)-1 {
-					if end, ends := course.End(job.Work); !ends || end != got.End {
-						t.Fatalf("%s ends at %v, %v; want %v", job.ID, end, ends, got.End)
-					}
-				}
-				course.Resize(change)
-			}
-			if served := course.Served(got.End); served < job.Work || course.Served(got.End+time.Hour) != served {
-				t.Fatalf("%s did %v of %v", job.ID, served, job.Work)
+			if got := &result.Jobs[i]; got.Outcome != OutcomeHung {
+				checkCourse(t, &w.Jobs[i], got)
 			}
 		}
 		until := config.Frequency

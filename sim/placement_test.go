@@ -61,6 +61,14 @@ func (r rack) limits(t *rapid.T, nodeType string) (limits []solver.SizeLimit) {
 	return limits
 }
 
+// machineLimits returns the size limits of all machines of randomMachines.
+func machineLimits(t *rapid.T, placer Placer) []solver.SizeLimit {
+	if types, typed := placer.(racks); typed {
+		return append(types["fast"].limits(t, "fast"), types["slow"].limits(t, "slow")...)
+	}
+	return placer.(rack).limits(t, "")
+}
+
 // racks contains the machines of a pool by node type.
 type racks map[string]rack
 
@@ -338,30 +346,16 @@ func TestPlacementEqualsReference(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := rapid.SampledFrom(policies).Draw(t, "policy")
 		config := Config{Steps: 1, Frequency: time.Duration(rapid.IntRange(20, 60).Draw(t, "frequency")) * time.Second}
-		switch rapid.SampledFrom([]string{"at once", "delay", "restart"}).Draw(t, "cost") {
-		case "delay":
-			config.ScalingDelay = time.Duration(rapid.IntRange(1, 19).Draw(t, "delay")) * time.Second
-		case "restart":
-			config.RestartTime = time.Duration(rapid.IntRange(1, 100).Draw(t, "restart")) * time.Second
-		}
+		randomCost(t, &config, 19)
 		onTypes := config.ScalingDelay == 0 && rapid.Bool().Draw(t, "with node types")
 		w := randomMachines(t, &config, onTypes)
 		limited := rapid.Bool().Draw(t, "with size limits")
 		if limited {
 			p = rapid.SampledFrom(limitable).Draw(t, "policy with size limits")
+			config.SizeLimits = machineLimits(t, config.Placer)
 		}
 		if onTypes {
 			p = rapid.SampledFrom(typedPolicies(t)).Draw(t, "typed policy")
-		}
-		switch r := config.Placer.(type) {
-		case rack:
-			if limited {
-				config.SizeLimits = r.limits(t, "")
-			}
-		case racks:
-			if limited {
-				config.SizeLimits = append(r["fast"].limits(t, "fast"), r["slow"].limits(t, "slow")...)
-			}
 		}
 		if !limited || rapid.Bool().Draw(t, "with teams") {
 			config.Groups = randomTeams(t, w.Jobs)

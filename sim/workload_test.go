@@ -91,6 +91,30 @@ func workloadTrace(t *testing.T, text string) Trace {
 	return trace
 }
 
+// measureFate checks a disturbed job of one hour. It returns the minutes until the job hangs, its hours of work until it is killed,
+// or the error of its ETA.
+func measureFate(t *testing.T, job *WorkloadJob) float64 {
+	t.Helper()
+	estimate, work := job.UserEstimate.Hours(), job.Work.Hours()
+	switch job.Fate {
+	case OutcomeHung:
+		if job.HangAfter < second || job.HangAfter > 5*time.Minute || estimate != 1 {
+			t.Fatalf("a job that hangs is %+v", job)
+		}
+		return job.HangAfter.Minutes()
+	case OutcomeKilled:
+		if work <= 0 || work > 1 || estimate != 1 {
+			t.Fatalf("a job that is killed is %+v", job)
+		}
+		return work
+	default:
+		if estimate < 0.9 || estimate > 1.1 || work != 1 {
+			t.Fatalf("a job with an ETA error is %+v", job)
+		}
+		return math.Abs(estimate - 1)
+	}
+}
+
 func TestDisturb(t *testing.T) {
 	var plainJobs []WorkloadJob
 	const jobs = 20_000
@@ -108,24 +132,7 @@ func TestDisturb(t *testing.T) {
 		if job.Demand != time.Hour {
 			t.Fatalf("the demand of %+v changed", job)
 		}
-		spec, work := job.UserEstimate.Hours(), job.Work.Hours()
-		switch job.Fate {
-		case OutcomeHung:
-			if job.HangAfter < second || job.HangAfter > 5*time.Minute || spec != 1 {
-				t.Fatalf("a job that hangs is %+v", job)
-			}
-			sum[OutcomeHung] += job.HangAfter.Minutes()
-		case OutcomeKilled:
-			if work <= 0 || work > 1 || spec != 1 {
-				t.Fatalf("a job that is killed is %+v", job)
-			}
-			sum[OutcomeKilled] += work
-		default:
-			if spec < 0.9 || spec > 1.1 || work != 1 {
-				t.Fatalf("a job with an ETA error is %+v", job)
-			}
-			sum[OutcomeCompleted] += math.Abs(spec - 1)
-		}
+		sum[job.Fate] += measureFate(t, &job)
 	}
 	for fate, want := range map[Outcome]struct{ share, mean float64 }{
 		OutcomeHung: {0.15, 2.5}, OutcomeKilled: {0.1, 0.5}, OutcomeCompleted: {0.75, 0.05},

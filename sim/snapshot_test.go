@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -54,6 +55,31 @@ func TestSnapshotAtWithoutJobs(t *testing.T) {
 	}
 }
 
+// checkSnapshotJob checks a job of a snapshot that was submitted the given time ago and requested the given nodes.
+func checkSnapshotJob(t *rapid.T, job *solver.Job, traced *TraceJob, requested int, submitted time.Duration) {
+	t.Helper()
+	if job.ID != traced.ID || job.GroupID != traced.Group {
+		t.Errorf("job %q of group %q; want %q of %q", job.ID, job.GroupID, traced.ID, traced.Group)
+	}
+	switch job.CurrentNodes {
+	case 0:
+		if job.TrainingTime != 0 || job.WaitingTime != submitted {
+			t.Errorf("queued job %q has trained %v and waited %v; want 0 and %v", traced.ID, job.TrainingTime, job.WaitingTime, submitted)
+		}
+	case requested:
+		if job.TrainingTime != submitted {
+			t.Errorf("job %q has trained %v; want %v", traced.ID, job.TrainingTime, submitted)
+		}
+	default:
+		t.Errorf("job %q occupies %d nodes; it requested %d", traced.ID, job.CurrentNodes, requested)
+	}
+	share := 1 - float64(submitted)/float64(traced.Duration)
+	want, got := traced.Duration.Seconds()*traced.speed(requested)*share, job.RemainingETA
+	if got <= 0 || got.Seconds() > want+1e-6 || got.Seconds() < want-1e-6 {
+		t.Errorf("job %q has the remaining ETA %v; want %v s", traced.ID, got, want)
+	}
+}
+
 // TestSnapshotAtProperties compares snapshots with their definition, job by job.
 func TestSnapshotAtProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -63,50 +89,22 @@ func TestSnapshotAtProperties(t *testing.T) {
 		at := time.Duration(rapid.Int64Range(0, int64(20*time.Second)).Draw(t, "at"))
 		jobs := SnapshotAt(trace, nodes, at, gpusPerNode).Jobs
 
-		next, occupied, blockedBy := 0, 0, 0
-		for _, traced := range trace {
-			if traced.Submit > at || traced.Submit+traced.Duration <= at {
-				continue
-			}
-			if next == len(jobs) || jobs[next].ID != traced.ID {
-				t.Fatalf("job %d of the snapshot is not the active job %q", next, traced.ID)
-			}
-			job := jobs[next]
-			next++
-			if job.GroupID != traced.Group {
-				t.Errorf("job %q is of the group %q; want %q", traced.ID, job.GroupID, traced.Group)
-			}
-
-			requested := traced.RequestedNodes(traced.GPUs, gpusPerNode)
-			switch job.CurrentNodes {
-			case 0:
-				if blockedBy == 0 {
-					blockedBy = requested
-				}
-				if job.TrainingTime != 0 || job.WaitingTime != at-traced.Submit {
-					t.Errorf("queued job %q has trained %v and waited %v; want 0 and %v", traced.ID, job.TrainingTime, job.WaitingTime, at-traced.Submit)
-				}
-			case requested:
-				occupied += requested
-				if blockedBy != 0 {
-					t.Errorf("job %q overtook the queue", traced.ID)
-				}
-				if got := job.TrainingTime; got != at-traced.Submit {
-					t.Errorf("job %q has trained %v; want %v", traced.ID, got, at-traced.Submit)
-				}
-			default:
-				t.Errorf("job %q occupies %d nodes; it requested %d", traced.ID, job.CurrentNodes, requested)
-			}
-
-			share := 1 - float64(at-traced.Submit)/float64(traced.Duration)
-			demand := traced.Duration.Seconds() * traced.speed(requested)
-			got := job.RemainingETA
-			if want := demand * share; got <= 0 || got.Seconds() > want+1e-6 || got.Seconds() < want-1e-6 {
-				t.Errorf("job %q has the remaining ETA %v; want %v s", traced.ID, got, want)
-			}
+		active := slices.DeleteFunc(trace, func(job TraceJob) bool { return job.Submit > at || job.Submit+job.Duration <= at })
+		if len(jobs) != len(active) {
+			t.Fatalf("the snapshot has %d jobs; %d are active", len(jobs), len(active))
 		}
-		if next != len(jobs) {
-			t.Errorf("the snapshot has %d jobs; %d are active", len(jobs), next)
+		occupied, blockedBy := 0, 0
+		for i := range jobs {
+			traced := &active[i]
+			requested := traced.RequestedNodes(traced.GPUs, gpusPerNode)
+			checkSnapshotJob(t, &jobs[i], traced, requested, at-traced.Submit)
+			switch {
+			case jobs[i].CurrentNodes > 0 && blockedBy > 0:
+				t.Errorf("job %q overtook the queue", traced.ID)
+			case jobs[i].CurrentNodes == 0 && blockedBy == 0:
+				blockedBy = requested
+			}
+			occupied += jobs[i].CurrentNodes
 		}
 		if occupied > nodes || (blockedBy > 0 && occupied+blockedBy <= nodes) {
 			t.Errorf("%d of %d nodes are in use while the first job waits for %d", occupied, nodes, blockedBy)

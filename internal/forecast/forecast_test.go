@@ -72,6 +72,70 @@ func variedWorkload(jobs int, seed uint64) sim.Workload {
 	return sim.NewWorkload("varied", trace, sim.WorkloadOptions{GPUsPerNode: 8})
 }
 
+// simulation is a workload under a policy of elastalloc-lab.
+type simulation struct {
+	policy   string
+	restart  time.Duration
+	workload sim.Workload
+	groups   []solver.Group
+}
+
+// compare runs the simulation and compares forecasts from every 25th quiet decision with it.
+func (s simulation) compare(t *testing.T) {
+	t.Parallel()
+	options := optionsOf(s.policy)
+	policy, everyEvent := sim.Request{Options: options}, s.policy == "optimal-event" || s.policy == "total-time"
+	a := newAllocator(t, elastalloc.Options{})
+	var snapshots []*solver.Snapshot
+	config := sim.DefaultConfig(30)
+	config.RestartTime, config.Groups = s.restart, s.groups
+	config.EveryEvent, config.GroupLimits = everyEvent, true
+	config.Observe = func(snapshot *solver.Snapshot, _ solver.Decision) { snapshots = append(snapshots, snapshot) }
+	result, err := sim.Run(t.Context(), s.workload, policy, config, a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := s.workload.Jobs[len(s.workload.Jobs)-1].Submit
+	compared := 0
+	for n, at := range quietDecisions(result, last, s.restart, config.Frequency) {
+		if n%25 != 0 {
+			continue
+		}
+		snapshot := snapshots[slices.IndexFunc(result.Decisions, func(d sim.Decision) bool { return d.At == at })]
+		work, known := workLeft(&s.workload, snapshot)
+		if !known {
+			continue
+		}
+		got, err := sim.Forecast(t.Context(), snapshot.WithDefaults(),
+			sim.ForecastInput{Work: work, EveryEvent: everyEvent}, policy, config.Frequency, solver.DefaultUntil, a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if slices.Equal(work, remainingETAs(snapshot)) {
+			checkForecast(t, a, snapshot, options, everyEvent, got)
+		}
+		checkTimes(t, got, snapshot, result, at)
+		compared += len(got.Jobs)
+	}
+	if compared == 0 {
+		t.Error("nothing was compared")
+	}
+}
+
+// checkTimes checks that the jobs of a forecast from a time on start and complete as in the simulation.
+func checkTimes(t *testing.T, got sim.Future, snapshot *solver.Snapshot, result *sim.Result, from time.Duration) {
+	t.Helper()
+	for n, job := range got.Jobs {
+		want := result.Jobs[slices.IndexFunc(result.Jobs, func(j sim.JobResult) bool { return j.ID == snapshot.Jobs[n].ID })]
+		if job.End == nil || *job.End != want.End-from {
+			t.Fatalf("from %v on job %s ends after %v; in the simulation after %v", from, want.ID, job.End, want.End-from)
+		}
+		if want.Start >= from && *job.Start != want.Start-from {
+			t.Fatalf("from %v on job %s starts after %v; in the simulation after %v", from, want.ID, job.Start, want.Start-from)
+		}
+	}
+}
+
 // TestForecastIsTheSimulation checks that a forecast from decision times of a simulation, after all
 // jobs have been submitted, has the same start and completion times as the simulation: with restarts,
 // with teams that share the pool and, if the true work is given, with wrong ETAs.
@@ -84,12 +148,7 @@ func TestForecastIsTheSimulation(t *testing.T) {
 		shared.Jobs[i].Group = []string{"vision", "language"}[i%2]
 	}
 	teams := []solver.Group{{ID: "vision", Limit: new(18), Quota: 12}, {ID: "language", Quota: 18}}
-	for _, test := range []struct {
-		policy   string
-		restart  time.Duration
-		workload sim.Workload
-		groups   []solver.Group
-	}{
+	for _, test := range []simulation{
 		{"optimal", 0, plain, nil},
 		{"optimal", 17 * time.Second, plain, nil},
 		{"optimal", 0, plain.Disturb(sim.Disturbance{ETAError: 0.3}, 4), nil},
@@ -101,54 +160,7 @@ func TestForecastIsTheSimulation(t *testing.T) {
 		{"total-time-steady", 0, shared, teams},
 		{"total-time-steady", 17 * time.Second, plain, nil},
 	} {
-		t.Run(fmt.Sprintf("%s/restart=%v/groups=%d", test.policy, test.restart, len(test.groups)), func(t *testing.T) {
-			t.Parallel()
-			options := optionsOf(test.policy)
-			policy, everyEvent := sim.Request{Options: options}, test.policy == "optimal-event" || test.policy == "total-time"
-			a := newAllocator(t, elastalloc.Options{})
-			var snapshots []*solver.Snapshot
-			config := sim.DefaultConfig(30)
-			config.RestartTime, config.Groups = test.restart, test.groups
-			config.EveryEvent, config.GroupLimits = everyEvent, true
-			config.Observe = func(s *solver.Snapshot, _ solver.Decision) { snapshots = append(snapshots, s) }
-			result, err := sim.Run(t.Context(), test.workload, policy, config, a)
-			if err != nil {
-				t.Fatal(err)
-			}
-			last := test.workload.Jobs[len(test.workload.Jobs)-1].Submit
-			compared := 0
-			for n, at := range quietDecisions(result, last, test.restart, config.Frequency) {
-				if n%25 != 0 { // Some of them.
-					continue
-				}
-				s := snapshots[slices.IndexFunc(result.Decisions, func(d sim.Decision) bool { return d.At == at })]
-				work, known := workLeft(&test.workload, s)
-				if !known {
-					continue
-				}
-				got, err := sim.Forecast(t.Context(), s.WithDefaults(),
-					sim.ForecastInput{Work: work, EveryEvent: everyEvent}, policy, config.Frequency, solver.DefaultUntil, a)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if slices.Equal(work, remainingETAs(s)) {
-					checkForecast(t, a, s, options, everyEvent, got)
-				}
-				for n, job := range got.Jobs {
-					want := result.Jobs[slices.IndexFunc(result.Jobs, func(j sim.JobResult) bool { return j.ID == s.Jobs[n].ID })]
-					if job.End == nil || *job.End != want.End-at {
-						t.Fatalf("from %v on job %s ends after %v; in the simulation after %v", at, want.ID, job.End, want.End-at)
-					}
-					if want.Start >= at && *job.Start != want.Start-at {
-						t.Fatalf("from %v on job %s starts after %v; in the simulation after %v", at, want.ID, job.Start, want.Start-at)
-					}
-					compared++
-				}
-			}
-			if compared == 0 {
-				t.Error("nothing was compared")
-			}
-		})
+		t.Run(fmt.Sprintf("%s/restart=%v/groups=%d", test.policy, test.restart, len(test.groups)), test.compare)
 	}
 }
 

@@ -79,7 +79,7 @@ func TestExplanations(t *testing.T) {
 		for i, job := range got.Jobs {
 			gets := s.Option(want.Allocations[i].NodeType, job.Nodes)
 			checkSizes(t, s, o, i, gets, job)
-			checkRemedies(t, a, s, o, i, gets, job)
+			remedyChecker{a, s, o, i, gets}.check(t, job)
 		}
 	})
 }
@@ -240,84 +240,125 @@ func checkSizes(t *rapid.T, s *solver.Snapshot, o solver.Options, i int, gets so
 	}
 }
 
-// checkRemedies applies the remedies of a job and checks that they work.
-func checkRemedies(
-	t *rapid.T, a auditedAllocator, s *solver.Snapshot, o solver.Options, i int, gets solver.Option, job solver.JobExplanation,
-) {
+// remedyChecker decides variations of a snapshot, and compares what a job gets with what it gets without them.
+type remedyChecker struct {
+	allocator auditedAllocator
+	snapshot  *solver.Snapshot
+	options   solver.Options
+	job       int
+	gets      solver.Option
+}
+
+// decide returns what the job gets after a change of the snapshot. It has -1 nodes if the changed snapshot is not valid.
+func (c remedyChecker) decide(change func(*solver.Snapshot)) solver.Option {
+	changed := *c.snapshot
+	changed.Jobs, changed.NodeTypes = slices.Clone(c.snapshot.Jobs), slices.Clone(c.snapshot.NodeTypes)
+	change(&changed)
+	d, err := c.allocator.Allocate(context.Background(), &changed, c.options)
+	if err != nil {
+		return solver.Option{Nodes: -1}
+	}
+	return c.snapshot.Option(d.Allocations[c.job].NodeType, d.Allocations[c.job].Nodes)
+}
+
+// withMinimum returns what the job gets with another MinNodes.
+func (c remedyChecker) withMinimum(least int) solver.Option {
+	return c.decide(func(s *solver.Snapshot) { s.Jobs[c.job].MinNodes = least })
+}
+
+// inPool returns what the job gets in a pool of a total number of nodes.
+func (c remedyChecker) inPool(total int) solver.Option {
+	return c.decide(func(s *solver.Snapshot) { s.TotalNodes = total })
+}
+
+// withType returns what the job gets with a number of nodes of a node type.
+func (c remedyChecker) withType(g, nodes int) solver.Option {
+	return c.decide(func(s *solver.Snapshot) {
+		s.TotalNodes += nodes - s.NodeTypes[g].Nodes
+		s.NodeTypes[g].Nodes = nodes
+	})
+}
+
+// more reports whether an option is more than what the job gets.
+func (c remedyChecker) more(option solver.Option) bool {
+	if !c.snapshot.Typed() || c.gets.IsZero() {
+		return option.Nodes > c.gets.Nodes
+	}
+	return option.Nodes > 0 && c.snapshot.Speed(c.job, option) > c.snapshot.Speed(c.job, c.gets)
+}
+
+// checkFirst checks that of the numbers from one on, the last is the first with which the job has more, namely what the remedy
+// reports.
+func (c remedyChecker) checkFirst(t *rapid.T, r solver.Remedy, from, step, to int, with func(int) solver.Option) {
 	t.Helper()
-	decide := func(change func(*solver.Snapshot)) solver.Option {
-		changed := *s
-		changed.Jobs, changed.NodeTypes = slices.Clone(s.Jobs), slices.Clone(s.NodeTypes)
-		change(&changed)
-		d, err := a.Allocate(context.Background(), &changed, o)
-		if err != nil {
-			return solver.Option{Nodes: -1} // It is not valid.
+	for n := from; ; n += step {
+		got := with(n)
+		if c.more(got) != (n == to) || n == to && got != c.snapshot.Option(r.NodesType, r.Nodes) {
+			t.Fatalf("with %d job %d has %d nodes of type %d; remedy %+v", n, c.job, got.Nodes, got.Type, r)
 		}
-		return s.Option(d.Allocations[i].NodeType, d.Allocations[i].Nodes)
-	}
-	more := func(option solver.Option) bool {
-		if !s.Typed() || gets.IsZero() {
-			return option.Nodes > gets.Nodes
-		}
-		return option.Nodes > 0 && s.Speed(i, option) > s.Speed(i, gets)
-	}
-	// first checks that of numbers from one on the last is the first with which the job has more.
-	first := func(r solver.Remedy, from, step, to int, with func(int) solver.Option) {
-		t.Helper()
-		for n := from; ; n += step {
-			got := with(n)
-			if more(got) != (n == to) || n == to && got != s.Option(r.NodesType, r.Nodes) {
-				t.Fatalf("with %d job %d has %d nodes of type %d; remedy %+v", n, i, got.Nodes, got.Type, r)
-			}
-			if n == to {
-				return
-			}
+		if n == to {
+			return
 		}
 	}
-	inPool := func(g int) (now int, with func(int) solver.Option) {
-		if !s.Typed() {
-			return s.TotalNodes, func(total int) solver.Option { return decide(func(s *solver.Snapshot) { s.TotalNodes = total }) }
-		}
-		now = s.NodeTypes[g].Nodes
-		return now, func(total int) solver.Option {
-			return decide(func(s *solver.Snapshot) {
-				s.TotalNodes += total - now
-				s.NodeTypes[g].Nodes = total
-			})
-		}
-	}
-	withMinimum := func(least int) solver.Option { return decide(func(s *solver.Snapshot) { s.Jobs[i].MinNodes = least }) }
+}
+
+// check checks that the remedies of the job work, that no smaller change works, and that no remedy is missing.
+func (c remedyChecker) check(t *rapid.T, job solver.JobExplanation) {
+	t.Helper()
+	s, i := c.snapshot, c.job
 	var hasPool, hasMinimum bool
 	for _, r := range job.Remedies {
 		switch {
 		case r.Weight > 0:
-			first(r, 0, 1, 0, func(int) solver.Option { return decide(func(s *solver.Snapshot) { s.Jobs[i].Weight = &r.Weight }) })
+			c.checkFirst(t, r, 0, 1, 0, func(int) solver.Option {
+				return c.decide(func(s *solver.Snapshot) { s.Jobs[i].Weight = &r.Weight })
+			})
+		case r.TotalNodes > 0 && s.Typed():
+			hasPool = true
+			g := slices.IndexFunc(s.NodeTypes, func(t solver.NodeType) bool { return t.ID == r.NodeType })
+			c.checkFirst(t, r, s.NodeTypes[g].Nodes+1, 1, r.TotalNodes, func(nodes int) solver.Option { return c.withType(g, nodes) })
 		case r.TotalNodes > 0:
 			hasPool = true
-			now, with := inPool(slices.IndexFunc(s.NodeTypes, func(t solver.NodeType) bool { return t.ID == r.NodeType }))
-			first(r, now+1, 1, r.TotalNodes, with)
+			c.checkFirst(t, r, s.TotalNodes+1, 1, r.TotalNodes, c.inPool)
 		case r.MinNodes > 0:
 			hasMinimum = true
 			from, step := max(s.Jobs[i].MinNodes, job.Nodes), 1
 			if r.MinNodes < s.Jobs[i].MinNodes {
 				from, step = s.Jobs[i].MinNodes, -1
 			}
-			first(r, from+step, step, r.MinNodes, withMinimum)
+			c.checkFirst(t, r, from+step, step, r.MinNodes, c.withMinimum)
 		default:
 			t.Fatalf("remedy %+v", r)
 		}
 	}
-	for total := s.TotalNodes + 1; !hasPool && !s.Typed() && total <= 2*s.TotalNodes; total++ {
-		if _, with := inPool(0); more(with(total)) {
-			t.Fatalf("in a pool of %d job %d has more than %d nodes, but no remedy reports it", total, i, job.Nodes)
+	if !hasPool && !s.Typed() {
+		c.checkNoPool(t)
+	}
+	if !hasMinimum {
+		c.checkNoMinimum(t)
+	}
+}
+
+// checkNoPool checks that the job gets no more in a pool of up to twice the nodes.
+func (c remedyChecker) checkNoPool(t *rapid.T) {
+	t.Helper()
+	for total := c.snapshot.TotalNodes + 1; total <= 2*c.snapshot.TotalNodes; total++ {
+		if c.more(c.inPool(total)) {
+			t.Fatalf("in a pool of %d job %d has more than %d nodes, but no remedy reports it", total, c.job, c.gets.Nodes)
 		}
 	}
-	for least := 1; !hasMinimum && least <= 20; least++ {
-		if least == s.Jobs[i].MaxNodes && s.Jobs[i].AllowedNodes == nil || s.Typed() && least <= job.Nodes {
-			continue // That is not its size, where it is no power of two.
+}
+
+// checkNoMinimum checks that the job gets no more with another MinNodes.
+func (c remedyChecker) checkNoMinimum(t *rapid.T) {
+	t.Helper()
+	job := &c.snapshot.Jobs[c.job]
+	for least := 1; least <= 20; least++ {
+		if least == job.MaxNodes && job.AllowedNodes == nil || c.snapshot.Typed() && least <= int(c.gets.Nodes) {
+			continue // MaxNodes becomes a size if both are equal, also if it is no power of two.
 		}
-		if least != s.Jobs[i].MinNodes && more(withMinimum(least)) {
-			t.Fatalf("with min_nodes %d job %d has more than %d nodes, but no remedy reports it", least, i, job.Nodes)
+		if least != job.MinNodes && c.more(c.withMinimum(least)) {
+			t.Fatalf("with min_nodes %d job %d has more than %d nodes, but no remedy reports it", least, c.job, c.gets.Nodes)
 		}
 	}
 }

@@ -160,6 +160,27 @@ func values(field protoreflect.FieldDescriptor) (values []protoreflect.Value) {
 	return values
 }
 
+// settings returns the values of a field. A list has several lengths and repeats a value, or ascends from it if it has sizes.
+func settings(m protoreflect.Message, field protoreflect.FieldDescriptor) (settings []protoreflect.Value) {
+	if !field.IsList() {
+		return values(field)
+	}
+	for _, v := range values(field) {
+		for _, length := range []int{1, 24, 25, 32, 33} {
+			list := m.NewField(field).List()
+			for n := range length {
+				if field.Kind() == protoreflect.Int32Kind {
+					list.Append(protoreflect.ValueOfInt32(int32(v.Int()) + int32(n)))
+				} else {
+					list.Append(v)
+				}
+			}
+			settings = append(settings, protoreflect.ValueOfList(list))
+		}
+	}
+	return settings
+}
+
 // each calls visit with every value of every field of a message, and of its submessages; of a list of
 // messages, it changes a random one.
 func (d generator) each(m protoreflect.Message, visit func()) {
@@ -174,24 +195,9 @@ func (d generator) each(m protoreflect.Message, visit func()) {
 		case field.Message() != nil:
 			d.each(m.Mutable(field).Message(), visit)
 		default:
-			for _, v := range values(field) {
-				if !field.IsList() {
-					m.Set(field, v)
-					visit()
-					continue
-				}
-				for _, length := range []int{1, 24, 25, 32, 33} {
-					list := m.NewField(field).List()
-					for n := range length {
-						if field.Kind() == protoreflect.Int32Kind { // Sizes ascend.
-							list.Append(protoreflect.ValueOfInt32(int32(v.Int()) + int32(n)))
-						} else {
-							list.Append(v)
-						}
-					}
-					m.Set(field, protoreflect.ValueOfList(list))
-					visit()
-				}
+			for _, v := range settings(m, field) {
+				m.Set(field, v)
+				visit()
 			}
 		}
 		proto.Reset(m.Interface())

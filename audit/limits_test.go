@@ -168,6 +168,34 @@ func TestLimitRows(t *testing.T) {
 	}
 }
 
+// randomUsage gives every member a random size of a random node type, or none. It returns the nodes that count in each size limit
+// and in each row.
+func (m *model) randomUsage(r *rand.Rand) (limits, rows []int) {
+	limits, rows = make([]int, len(m.limits)), make([]int, len(m.capacity))
+	for i := range m.members {
+		j := m.members[i].job
+		p := j.profiles[r.IntN(len(j.profiles))]
+		k := append([]int{0}, p.sizes...)[r.IntN(len(p.sizes)+1)]
+		for n := range m.limits {
+			limits[n] += m.limits[n].usage(j, p.nodeType, k)
+		}
+		for t, nodes := range m.usageByRow(j, p.nodeType, k) {
+			rows[t] += nodes
+		}
+	}
+	return limits, rows
+}
+
+// within reports whether no number exceeds its limit. Numbers after the last limit have none.
+func within(numbers, limits []int) bool {
+	for n, limit := range limits {
+		if numbers[n] > limit {
+			return false
+		}
+	}
+	return true
+}
+
 // TestLimitRowsSuffice checks on random models that plans which fit the rows satisfy all size limits.
 func TestLimitRowsSuffice(t *testing.T) {
 	t.Parallel()
@@ -181,30 +209,13 @@ func TestLimitRowsSuffice(t *testing.T) {
 		if len(m.rowLimits) < len(m.limits) {
 			dropped++
 		}
+		var available []int
+		for n := range m.limits {
+			available = append(available, m.limits[n].available)
+		}
 		for range 200 {
-			used, rows := make([]int, len(m.limits)), make([]int, len(m.capacity))
-			for i := range m.members {
-				j := m.members[i].job
-				p := j.profiles[r.IntN(len(j.profiles))]
-				k := append([]int{0}, p.sizes...)[r.IntN(len(p.sizes)+1)]
-				for n := range m.limits {
-					used[n] += m.limits[n].usage(j, p.nodeType, k)
-				}
-				for t, nodes := range m.usageByRow(j, p.nodeType, k) {
-					rows[t] += nodes
-				}
-			}
-			fits := true
-			for t, nodes := range rows {
-				fits = fits && nodes <= m.capacity[t]
-			}
-			satisfied := true
-			for n, nodes := range used {
-				satisfied = satisfied && nodes <= m.limits[n].available
-			}
-			for t := range m.nodes {
-				satisfied = satisfied && rows[t] <= m.nodes[t]
-			}
+			used, rows := m.randomUsage(r)
+			fits, satisfied := within(rows, m.capacity), within(rows, m.nodes) && within(used, available)
 			if fits != satisfied {
 				t.Fatalf("seed %d: nodes by row %v of %v, by limit %v of %v", seed, rows, m.capacity, used, m.limits)
 			}

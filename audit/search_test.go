@@ -17,74 +17,97 @@ import (
 	"github.com/elastalloc/elastalloc/internal/testing/testtier"
 )
 
+// randomSpan returns a log-uniform number of seconds.
+func randomSpan(r *rand.Rand, low, high float64) *durationpb.Duration {
+	return durationpb.New(time.Duration(low * math.Pow(high/low, r.Float64()) * 1e9))
+}
+
+// modelKind is what a random model consists of. The numbers without a name are of models over several steps.
+type modelKind int
+
+const (
+	onTypes        modelKind = 0
+	inGroups       modelKind = 1
+	limited        modelKind = 4
+	limitedOnTypes modelKind = 5
+)
+
+func (k modelKind) typed() bool     { return k == onTypes || k == limitedOnTypes }
+func (k modelKind) hasLimits() bool { return k == limited || k == limitedOnTypes }
+func (k modelKind) oneStep() bool   { return k == inGroups || k.typed() || k.hasLimits() }
+
+// addJob adds a random job to the snapshot of a model.
+func (k modelKind) addJob(r *rand.Rand, s *elastallocv1.Snapshot) {
+	n := len(s.Jobs)
+	j := &elastallocv1.Job{
+		Id: fmt.Sprint(n), RemainingEta: randomSpan(r, 300, 4000), Weight: new(0.5 + r.Float64()), TrainingTime: randomSpan(r, 1, 1000),
+	}
+	table := &elastallocv1.SpeedTable{}
+	for size := int32(1); len(table.Speeds) < 2+r.IntN(2); size += 1 + r.Int32N(3) {
+		j.AllowedNodes, table.Speeds = append(j.AllowedNodes, size), append(table.Speeds, float64(size)*(0.5+r.Float64()/2))
+	}
+	j.Scaling = &elastallocv1.Scaling{Curve: &elastallocv1.Scaling_Table{Table: table}}
+	if r.IntN(2) == 0 {
+		j.CurrentNodes = 1 + r.Int32N(3)
+		if k.typed() {
+			j.CurrentNodeType, j.MoveTime = "0", randomSpan(r, 10, 1000)
+		}
+	}
+	if k.typed() && n > 0 && r.IntN(3) > 0 { // An identical job.
+		j = proto.CloneOf(s.Jobs[n-1])
+		j.Id = fmt.Sprint(n)
+	}
+	if k.oneStep() {
+		j.EtaError = new(0.5)
+	}
+	if k.hasLimits() && r.IntN(2) == 0 {
+		j.PieceNodes = new(1 + r.Int32N(4))
+	}
+	if k == inGroups {
+		j.GroupId = fmt.Sprint(r.IntN(2))
+	}
+	s.Jobs = append(s.Jobs, j)
+}
+
 // randomModel returns the model of a random request with few jobs: over few steps, on several node
 // types, in groups, or with size limits.
 func randomModel(t *testing.T, r *rand.Rand) *model {
 	t.Helper()
-	span := func(low, high float64) *durationpb.Duration {
-		return durationpb.New(time.Duration(low * math.Pow(high/low, r.Float64()) * 1e9))
-	}
 	snapshot, options := &elastallocv1.Snapshot{}, &elastallocv1.AllocateOptions{
 		Objective: elastallocv1.Objective_OBJECTIVE_PROGRESS, Admission: elastallocv1.Admission_ADMISSION_PREEMPTIVE,
 	}
 	steps := 2 + r.IntN(3)
 	snapshot.TotalNodes, snapshot.Horizon = int32(3+r.IntN(8)), &elastallocv1.Horizon{Steps: new(int32(steps))}
-	kind := r.IntN(6) // 0: node types, 1: groups, 4: size limits, 5: node types and size limits
-	totalTime := kind < 2 || kind > 3
-	if totalTime {
+	kind := modelKind(r.IntN(6))
+	if kind.oneStep() {
 		steps, options.Objective = 2, elastallocv1.Objective_OBJECTIVE_TOTAL_TIME
 	}
 	switch kind {
-	case 0, 5:
+	case onTypes, limitedOnTypes:
 		snapshot.TotalNodes = 0
 		for n := range 2 + r.IntN(3) {
 			snapshot.NodeTypes = append(snapshot.NodeTypes, &elastallocv1.NodeType{
 				Id: fmt.Sprint(n), Nodes: int32(r.IntN(6)), Speed: new(0.5 + 2*r.Float64()),
 			})
 		}
-	case 1:
+	case inGroups:
 		for n := range 3 {
 			snapshot.Groups = append(snapshot.Groups, &elastallocv1.Group{Id: fmt.Sprint(n), Quota: r.Int32N(8), Limit: new(2 + r.Int32N(8))})
 		}
 		snapshot.Groups[0].ParentId = "2"
 	}
-	if kind > 3 {
+	if kind.hasLimits() {
 		options.Admission = max(elastallocv1.Admission_ADMISSION_FIFO, elastallocv1.Admission(r.IntN(5)))
 		for size := int32(2); size < 6; size += 1 + r.Int32N(2) {
 			l := &elastallocv1.SizeLimit{Size: size, Nodes: r.Int32N(9)}
-			if kind == 5 {
+			if kind.typed() {
 				l.NodeType = snapshot.NodeTypes[r.IntN(len(snapshot.NodeTypes))].GetId()
 			}
 			snapshot.SizeLimits = append(snapshot.SizeLimits, l)
 		}
 	}
-	for n := range 2 + r.IntN(7-steps) {
-		j := &elastallocv1.Job{Id: fmt.Sprint(n), RemainingEta: span(300, 4000), Weight: new(0.5 + r.Float64()), TrainingTime: span(1, 1000)}
-		table := &elastallocv1.SpeedTable{}
-		for k := int32(1); len(table.Speeds) < 2+r.IntN(2); k += 1 + r.Int32N(3) {
-			j.AllowedNodes, table.Speeds = append(j.AllowedNodes, k), append(table.Speeds, float64(k)*(0.5+r.Float64()/2))
-		}
-		j.Scaling = &elastallocv1.Scaling{Curve: &elastallocv1.Scaling_Table{Table: table}}
-		if r.IntN(2) == 0 {
-			j.CurrentNodes = 1 + r.Int32N(3)
-			if len(snapshot.NodeTypes) > 0 {
-				j.CurrentNodeType, j.MoveTime = "0", span(10, 1000)
-			}
-		}
-		if len(snapshot.NodeTypes) > 0 && n > 0 && r.IntN(3) > 0 { // An identical job.
-			j = proto.CloneOf(snapshot.Jobs[n-1])
-			j.Id = fmt.Sprint(n)
-		}
-		if totalTime {
-			j.EtaError = new(0.5)
-		}
-		if kind > 3 && r.IntN(2) == 0 {
-			j.PieceNodes = new(1 + r.Int32N(4))
-		}
-		if kind == 1 {
-			j.GroupId = fmt.Sprint(r.IntN(2))
-		}
-		snapshot.Jobs = append(snapshot.Jobs, j)
+	for range 2 + r.IntN(7-steps) {
+		kind.addJob(r, snapshot)
 	}
 	s, err := parseRequest(&elastallocv1.AllocateRequest{Snapshot: snapshot, Options: options})
 	if err != nil {

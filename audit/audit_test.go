@@ -416,18 +416,49 @@ func FuzzCheck(f *testing.F) {
 		if m == nil || m.count() > 100 {
 			return
 		}
-		optimum := math.Inf(-1)
-		var best problem.Plan
-		m.each(func(plan problem.Plan, v float64) {
-			if v > optimum {
-				best, optimum = plan.Clone(), v
-			}
-		})
+		best, optimum := m.best()
 		got := audit.Check(t.Context(), request, m.respond(best, optimum, solver.ReasonOptimal, nil), audit.Options{Work: 1e7})
 		if got.Verdict == audit.Refuted {
 			t.Errorf("the optimum %v is refuted: %s\n%s", optimum, got.Reason, protojson.Format(request))
 		}
 	})
+}
+
+// best returns the best plan and its value, by enumeration.
+func (m *model) best() (best problem.Plan, value float64) {
+	value = math.Inf(-1)
+	m.each(func(plan problem.Plan, v float64) {
+		if v > value {
+			best, value = plan.Clone(), v
+		}
+	})
+	return best, value
+}
+
+// worse returns a random plan below a value and the plan's value, or nil if there is none.
+func (d generator) worse(m *model, below float64) (worse problem.Plan, value float64) {
+	m.each(func(plan problem.Plan, v float64) {
+		if v < below && (worse == nil || d.chance(5)) {
+			worse, value = plan.Clone(), v
+		}
+	})
+	return worse, value
+}
+
+// prices returns random node prices in the order of magnitude of an optimum, or nonsense.
+func (d generator) prices(m *model, optimum float64) (prices []float64) {
+	for range max(m.Steps, len(m.request.GetSnapshot().GetNodeTypes())) {
+		prices = append(prices, math.Abs(optimum)/float64(m.good.TotalNodes+1)/float64(m.Steps)*d.Float64()*2)
+	}
+	if d.chance(8) {
+		prices[d.IntN(len(prices))] = d.nonsense()
+	}
+	return prices
+}
+
+// isRounding reports whether a claim is open only because of rounding.
+func isRounding(got audit.Report) bool {
+	return got.Verdict == audit.Open && strings.Contains(got.Reason, "up to rounding")
 }
 
 // TestExhaustive compares verdicts with an enumeration of all legal plans. At any prices, the best plan
@@ -441,31 +472,15 @@ func TestExhaustive(t *testing.T) {
 		if m == nil || m.count() > 50_000 {
 			continue
 		}
-		var best, worse problem.Plan
-		optimum, less := math.Inf(-1), math.Inf(-1)
-		m.each(func(plan problem.Plan, v float64) {
-			if v > optimum {
-				best, optimum = plan.Clone(), v
-			}
-		})
-		m.each(func(plan problem.Plan, v float64) {
-			if v < optimum-10*audit.Tolerance*max(tiny, math.Abs(optimum)) && (worse == nil || d.chance(5)) {
-				worse, less = plan.Clone(), v
-			}
-		})
-		var prices []float64
-		for range max(m.Steps, len(m.request.GetSnapshot().GetNodeTypes())) {
-			prices = append(prices, math.Abs(optimum)/float64(m.good.TotalNodes+1)/float64(m.Steps)*d.Float64()*2)
-		}
-		if d.chance(8) {
-			prices[d.IntN(len(prices))] = d.nonsense()
-		}
+		best, optimum := m.best()
+		worse, less := d.worse(m, optimum-10*audit.Tolerance*max(tiny, math.Abs(optimum)))
+		prices := d.prices(m, optimum)
 		response := m.respond(best, optimum, solver.ReasonOptimal, prices)
 		if d.chance(2) {
 			response.Report.Certificate = d.certificate(m)
 		}
 		got := audit.Check(t.Context(), m.request, response, audit.Options{Work: 1e8})
-		if got.Verdict == audit.Open && strings.Contains(got.Reason, "up to rounding") {
+		if isRounding(got) {
 			open++ // The terms are thousands of times larger than their sum.
 			continue
 		}

@@ -97,85 +97,129 @@ func (m *model) limit(request *elastallocv1.AllocateRequest, response *elastallo
 	return satisfied
 }
 
+// limitedCase is a random request with size limits, in which no job must have nodes. The values of its plans are those of the
+// model, which is of the request without size limits.
+type limitedCase struct {
+	seed      uint64
+	generator generator
+	request   *elastallocv1.AllocateRequest
+	model     *model
+	price     float64
+	open      int // claims that are open because of rounding
+}
+
+// newLimitedCase returns a random case, or nil if the random request is of another kind or has too many plans.
+func newLimitedCase(t *testing.T, seed uint64) *limitedCase {
+	t.Helper()
+	d := newGenerator(seed)
+	request := d.request(2+d.IntN(12), 1, 1+d.IntN(3), 1+d.IntN(4))
+	s := request.GetSnapshot()
+	if s.GetGroups() != nil || request.GetOptions().GetObjective() != elastallocv1.Objective_OBJECTIVE_TOTAL_TIME {
+		return nil
+	}
+	request.Options.Admission = elastallocv1.Admission_ADMISSION_PREEMPTIVE
+	m := newModel(t, proto.CloneOf(request))
+	if m == nil || m.count() > 4000 {
+		return nil
+	}
+	total := s.GetTotalNodes()
+	if s.TotalNodes = 0; len(s.GetNodeTypes()) == 0 {
+		s.TotalNodes = total
+	}
+	for _, of := range s.GetNodeTypes() {
+		s.TotalNodes += of.GetNodes()
+	}
+	d.sizeLimits(s)
+	if slices.ContainsFunc(s.GetSizeLimits(), func(l *elastallocv1.SizeLimit) bool { return inUse(s, l) > l.GetNodes() }) {
+		return nil // Decreases would cost less than without the limits.
+	}
+	return &limitedCase{seed: seed, generator: d, request: request, model: m}
+}
+
+// respond returns a response with a plan and reports whether it satisfies the size limits.
+func (c *limitedCase) respond(plan problem.Plan, bound float64, reason solver.Reason) (*elastallocv1.AllocateResponse, bool) {
+	response := c.model.respond(plan, bound, reason, []float64{c.price})
+	return response, c.model.limit(c.request, response, c.price*c.generator.Float64())
+}
+
+// best returns the best plan that satisfies the size limits and the best one that does not, or nil, and their values.
+func (c *limitedCase) best() (best, illegal problem.Plan, optimum, tooMuch float64) {
+	optimum, tooMuch = math.Inf(-1), math.Inf(-1)
+	c.model.each(func(plan problem.Plan, v float64) {
+		switch _, satisfied := c.respond(plan, v, solver.ReasonFeasible); {
+		case satisfied && v > optimum:
+			best, optimum = plan.Clone(), v
+		case !satisfied && v > tooMuch:
+			illegal, tooMuch = plan.Clone(), v
+		}
+	})
+	return best, illegal, optimum, tooMuch
+}
+
+// worse returns a random plan below a value that satisfies the size limits and the plan's value, or nil if there is none.
+func (c *limitedCase) worse(below float64) (worse problem.Plan, less float64) {
+	c.model.each(func(plan problem.Plan, v float64) {
+		if _, satisfied := c.respond(plan, v, solver.ReasonFeasible); satisfied && v < below && (worse == nil || c.generator.chance(5)) {
+			worse, less = plan.Clone(), v
+		}
+	})
+	return worse, less
+}
+
+// check checks the verdict on a plan with a claim, unless rounding leaves it open.
+func (c *limitedCase) check(t *testing.T, plan problem.Plan, bound float64, reason solver.Reason, want audit.Verdict) {
+	t.Helper()
+	response, _ := c.respond(plan, bound, reason)
+	got := audit.Check(t.Context(), c.request, response, audit.Options{Work: 1e8})
+	if isRounding(got) {
+		c.open++
+	} else if got.Verdict != want {
+		t.Errorf("seed %d: %v with the claim %v; must be %s\n%s", c.seed, got, bound, want, protojson.Format(c.request))
+	}
+}
+
+// checkUsed checks that a response with a wrong number of used nodes is refuted.
+func (c *limitedCase) checkUsed(t *testing.T, plan problem.Plan, optimum float64) {
+	t.Helper()
+	response, _ := c.respond(plan, optimum, solver.ReasonOptimal)
+	reports := response.Report.SizeLimits
+	reports[c.generator.IntN(len(reports))].Used++
+	got := audit.Check(t.Context(), c.request, response, audit.Options{})
+	if got.Verdict != audit.Refuted || !strings.Contains(got.Reason, "limit of size") {
+		t.Errorf("seed %d: %v with a wrong number of used nodes", c.seed, got)
+	}
+}
+
 // TestSizeLimits compares verdicts with an enumeration of all plans that satisfy the size limits. The values
 // are those of the same request without size limits, and no job must have nodes.
 func TestSizeLimits(t *testing.T) {
 	t.Parallel()
 	compared, binding, open := 0, 0, 0
 	for seed := range uint64(iterations(1500, 100_000)) {
-		d := newGenerator(seed)
-		request := d.request(2+d.IntN(12), 1, 1+d.IntN(3), 1+d.IntN(4))
-		s := request.GetSnapshot()
-		if s.GetGroups() != nil || request.GetOptions().GetObjective() != elastallocv1.Objective_OBJECTIVE_TOTAL_TIME {
+		c := newLimitedCase(t, seed)
+		if c == nil {
 			continue
 		}
-		request.Options.Admission = elastallocv1.Admission_ADMISSION_PREEMPTIVE
-		m := newModel(t, proto.CloneOf(request))
-		if m == nil || m.count() > 4000 {
-			continue
-		}
-		total := s.GetTotalNodes()
-		if s.TotalNodes = 0; len(s.GetNodeTypes()) == 0 {
-			s.TotalNodes = total
-		}
-		for _, of := range s.GetNodeTypes() {
-			s.TotalNodes += of.GetNodes()
-		}
-		d.sizeLimits(s)
-		if slices.ContainsFunc(s.GetSizeLimits(), func(l *elastallocv1.SizeLimit) bool { return inUse(s, l) > l.GetNodes() }) {
-			continue // Decreases would cost less than without the limits.
-		}
-		price := 0.0
-		answer := func(plan problem.Plan, bound float64, reason solver.Reason) (*elastallocv1.AllocateResponse, bool) {
-			response := m.respond(plan, bound, reason, []float64{price})
-			return response, m.limit(request, response, price*d.Float64())
-		}
-		var best, worse, illegal problem.Plan
-		optimum, less, tooMuch := math.Inf(-1), math.Inf(-1), math.Inf(-1)
-		m.each(func(plan problem.Plan, v float64) {
-			switch _, satisfied := answer(plan, v, solver.ReasonFeasible); {
-			case satisfied && v > optimum:
-				best, optimum = plan.Clone(), v
-			case !satisfied && v > tooMuch:
-				illegal, tooMuch = plan.Clone(), v
-			}
-		})
+		best, illegal, optimum, tooMuch := c.best()
 		distance := 10 * audit.Tolerance * max(tiny, math.Abs(optimum))
-		m.each(func(plan problem.Plan, v float64) {
-			if _, satisfied := answer(plan, v, solver.ReasonFeasible); satisfied && v < optimum-distance && (worse == nil || d.chance(5)) {
-				worse, less = plan.Clone(), v
-			}
-		})
-		price = math.Abs(optimum) / float64(m.good.TotalNodes+1) * d.Float64() * 2
-		check := func(plan problem.Plan, bound float64, reason solver.Reason, want audit.Verdict) {
-			t.Helper()
-			response, _ := answer(plan, bound, reason)
-			got := audit.Check(t.Context(), request, response, audit.Options{Work: 1e8})
-			if got.Verdict == audit.Open && strings.Contains(got.Reason, "up to rounding") {
-				open++
-			} else if got.Verdict != want {
-				t.Errorf("seed %d: %v with the optimum %v and the claim %v; must be %s\n%s", seed, got, optimum, bound, want, protojson.Format(request))
-			}
-		}
-		check(best, optimum, solver.ReasonOptimal, audit.Confirmed)
-		check(best, optimum+math.Abs(optimum), solver.ReasonFeasible, audit.Confirmed)
+		worse, less := c.worse(optimum - distance)
+		c.price = math.Abs(optimum) / float64(c.model.good.TotalNodes+1) * c.generator.Float64() * 2
+		c.check(t, best, optimum, solver.ReasonOptimal, audit.Confirmed)
+		c.check(t, best, optimum+math.Abs(optimum), solver.ReasonFeasible, audit.Confirmed)
 		if illegal != nil {
-			check(illegal, tooMuch, solver.ReasonOptimal, audit.Refuted)
-			if tooMuch > optimum+distance {
-				binding++
-			}
+			c.check(t, illegal, tooMuch, solver.ReasonOptimal, audit.Refuted)
+		}
+		if tooMuch > optimum+distance {
+			binding++
 		}
 		if worse != nil {
-			check(worse, less, solver.ReasonOptimal, audit.Refuted)
+			c.check(t, worse, less, solver.ReasonOptimal, audit.Refuted)
 		}
-		if response, _ := answer(best, optimum, solver.ReasonOptimal); len(s.GetSizeLimits()) > 0 {
-			response.Report.SizeLimits[d.IntN(len(s.GetSizeLimits()))].Used++
-			got := audit.Check(t.Context(), request, response, audit.Options{})
-			if got.Verdict != audit.Refuted || !strings.Contains(got.Reason, "limit of size") {
-				t.Errorf("seed %d: %v with a wrong number of used nodes", seed, got)
-			}
+		if len(c.request.GetSnapshot().GetSizeLimits()) > 0 {
+			c.checkUsed(t, best, optimum)
 		}
 		compared++
+		open += c.open
 	}
 	t.Logf("%d requests, %d with a better plan without limits, %d open", compared, binding, open)
 	if min(compared, 4*binding) < 100 || open*100 > compared {
@@ -356,7 +400,7 @@ func TestSizeLimitDecisions(t *testing.T) {
 		response := decide(t, request)
 		got := audit.Check(t.Context(), request, response, audit.Options{})
 		counts.count(request.GetOptions().GetAdmission().String()+" "+response.GetReport().GetReason().String(), got.Verdict)
-		if got.Verdict == audit.Open && strings.Contains(got.Reason, "up to rounding") {
+		if isRounding(got) {
 			open++
 		} else if got.Verdict != audit.Confirmed {
 			t.Errorf("seed %d: %v\n%s", seed, got, protojson.Format(request))

@@ -252,7 +252,10 @@ func TestSizeLimitLoop(t *testing.T) {
 			job.CurrentNodes, job.CurrentNodeType = 0, ""
 			alone.Jobs = []solver.Job{job}
 			d, err := allocator.FillIdle(t.Context(), &alone)
-			return err != nil || d.Allocations[0].Nodes == 0
+			if err != nil {
+				t.Fatal(err)
+			}
+			return d.Allocations[0].Nodes == 0
 		})
 		for round := 0; len(s.Jobs) > 0; round++ {
 			if round > 1000 {

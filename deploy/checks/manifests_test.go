@@ -9,7 +9,10 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -202,64 +205,29 @@ func checkObjects(t *testing.T, all objects) {
 		t.Fatalf("%d deployments and %d services; want one each", len(all.deployments), len(all.services))
 	}
 	deployment := all.deployments[0]
-	pods := labels.Set(deployment.Spec.Template.Labels)
-	selects := func(what string, selector *metav1.LabelSelector, labelled labels.Set) {
-		t.Helper()
-		matcher, err := metav1.LabelSelectorAsSelector(selector)
-		if err != nil {
-			t.Errorf("%s: %v", what, err)
-		} else if matcher.Empty() || !matcher.Matches(labelled) {
-			t.Errorf("%s selects %v, and the labels are %v", what, matcher, labelled)
-		}
-	}
-	selects("the deployment", deployment.Spec.Selector, pods)
-	checkPod(t, &deployment.Spec.Template)
-	container := deployment.Spec.Template.Spec.Containers[0]
-
+	template := &deployment.Spec.Template
+	container := &template.Spec.Containers[0]
+	checkSelects(t, "the deployment", deployment.Spec.Selector, template.Labels)
+	checkPod(t, template)
 	for _, service := range all.services {
-		selects("the service", &metav1.LabelSelector{MatchLabels: service.Spec.Selector}, pods)
-		if service.Spec.ClusterIP != corev1.ClusterIPNone {
-			t.Error("the service is not headless; clients would stick to one server")
-		}
-		for _, port := range service.Spec.Ports {
-			if n := portNumber(&container, port.TargetPort); n != port.Port {
-				t.Errorf("the service's port %d leads to the container's port %d", port.Port, n)
-			}
-		}
+		checkSelects(t, "the service", &metav1.LabelSelector{MatchLabels: service.Spec.Selector}, template.Labels)
+		checkService(t, &service.Spec, container)
 	}
-	for _, constraint := range deployment.Spec.Template.Spec.TopologySpreadConstraints {
-		selects("the spread over "+constraint.TopologyKey, constraint.LabelSelector, pods)
+	for _, constraint := range template.Spec.TopologySpreadConstraints {
+		checkSelects(t, "the spread over "+constraint.TopologyKey, constraint.LabelSelector, template.Labels)
 	}
 	for _, budget := range all.budgets {
-		selects("the disruption budget", budget.Spec.Selector, pods)
+		checkSelects(t, "the disruption budget", budget.Spec.Selector, template.Labels)
 	}
 	for _, autoscaler := range all.autoscalers {
-		target := autoscaler.Spec.ScaleTargetRef
-		if target.APIVersion != "apps/v1" || target.Kind != "Deployment" || target.Name != deployment.Name {
-			t.Errorf("the autoscaler scales %+v", target)
-		}
-		if own := deployment.Spec.Replicas; own != nil && *own != *autoscaler.Spec.MinReplicas {
-			t.Errorf("a fresh install has %d servers; want %d", *own, *autoscaler.Spec.MinReplicas)
-		}
-		if container.Resources.Requests.Cpu().IsZero() {
-			t.Error("no request of CPU that utilization could be a share of")
-		}
+		checkAutoscaler(t, &autoscaler.Spec, deployment)
 	}
 	for _, network := range all.networkPolicies {
-		selects("the network policy", &network.Spec.PodSelector, pods)
-		for _, rule := range network.Spec.Ingress {
-			if len(rule.From) == 0 || len(rule.Ports) == 0 {
-				t.Error("a rule of the network policy lets every pod in, or to every port")
-			}
-			for _, port := range rule.Ports {
-				if portNumber(&container, *port.Port) == 0 {
-					t.Errorf("the network policy names port %v, which no container has", port.Port)
-				}
-			}
-		}
+		checkSelects(t, "the network policy", &network.Spec.PodSelector, template.Labels)
+		checkIngress(t, network.Spec.Ingress, container)
 	}
 	for _, account := range all.accounts {
-		if account.Name != deployment.Spec.Template.Spec.ServiceAccountName {
+		if account.Name != template.Spec.ServiceAccountName {
 			t.Errorf("no pod uses the service account %s", account.Name)
 		}
 		if account.AutomountServiceAccountToken == nil || *account.AutomountServiceAccountToken {
@@ -267,6 +235,61 @@ func checkObjects(t *testing.T, all objects) {
 		}
 	}
 	checkMonitoring(t, all)
+}
+
+// checkSelects checks that a selector is not empty and matches the labels.
+func checkSelects(t *testing.T, what string, selector *metav1.LabelSelector, labelled labels.Set) {
+	t.Helper()
+	matcher, err := metav1.LabelSelectorAsSelector(selector)
+	if err != nil {
+		t.Errorf("%s: %v", what, err)
+	} else if matcher.Empty() || !matcher.Matches(labelled) {
+		t.Errorf("%s selects %v, and the labels are %v", what, matcher, labelled)
+	}
+}
+
+// checkService checks that a service is headless and that its ports lead to ports of the container.
+func checkService(t *testing.T, service *corev1.ServiceSpec, container *corev1.Container) {
+	t.Helper()
+	if service.ClusterIP != corev1.ClusterIPNone {
+		t.Error("the service is not headless; clients would stick to one server")
+	}
+	for _, port := range service.Ports {
+		if n := portNumber(container, port.TargetPort); n != port.Port {
+			t.Errorf("the service's port %d leads to the container's port %d", port.Port, n)
+		}
+	}
+}
+
+// checkAutoscaler checks that an autoscaler scales the deployment, whose replicas it does not change on a fresh
+// install, and that the utilization is a share of a request.
+func checkAutoscaler(t *testing.T, autoscaler *autoscalingv2.HorizontalPodAutoscalerSpec, deployment *appsv1.Deployment) {
+	t.Helper()
+	target := autoscaler.ScaleTargetRef
+	if target.APIVersion != "apps/v1" || target.Kind != "Deployment" || target.Name != deployment.Name {
+		t.Errorf("the autoscaler scales %+v", target)
+	}
+	if own := deployment.Spec.Replicas; own != nil && *own != *autoscaler.MinReplicas {
+		t.Errorf("a fresh install has %d servers; want %d", *own, *autoscaler.MinReplicas)
+	}
+	if deployment.Spec.Template.Spec.Containers[0].Resources.Requests.Cpu().IsZero() {
+		t.Error("no request of CPU that utilization could be a share of")
+	}
+}
+
+// checkIngress checks that every rule of a network policy names pods, and ports that the container has.
+func checkIngress(t *testing.T, rules []networkingv1.NetworkPolicyIngressRule, container *corev1.Container) {
+	t.Helper()
+	for _, rule := range rules {
+		if len(rule.From) == 0 || len(rule.Ports) == 0 {
+			t.Error("a rule of the network policy lets every pod in, or to every port")
+		}
+		for _, port := range rule.Ports {
+			if portNumber(container, *port.Port) == 0 {
+				t.Errorf("the network policy names port %v, which no container has", port.Port)
+			}
+		}
+	}
 }
 
 // checkMonitoring checks that monitors find services and that the rules in the

@@ -2,7 +2,6 @@ package rows
 
 import (
 	"math"
-	"math/big"
 	"math/rand/v2"
 	"testing"
 
@@ -63,28 +62,8 @@ func TestRowPrices(t *testing.T) {
 					prices[row] = 2 * r.Float64() * math.Pow(10, float64(-r.IntN(3)))
 				}
 			}
-			relaxed := s.relax(prices)
-			sum := new(big.Rat) // The sum of the lemma, with the price of an option added up over its rows.
-			for row, price := range prices {
-				sum.Add(sum, new(big.Rat).Mul(rat(price), rat(float64(p.Capacity[row]))))
-			}
-			for _, options := range p.Jobs {
-				most := math.Inf(-1)
-				for _, o := range options {
-					net := o.Value
-					for row := p.First[o.Type]; row <= int(o.Row); row++ {
-						nodes := o.Nodes
-						if row > int(o.RemainderRow) {
-							nodes -= o.Remainder
-						}
-						net -= prices[row] * float64(nodes)
-					}
-					most = max(most, net)
-				}
-				sum.Add(sum, rat(most))
-			}
-			bound := relaxed.bound.up()
-			want, _ := sum.Float64()
+			bound := s.relax(prices).bound.up()
+			want, _ := exactBound(p, rats(prices)).Float64()
 			if rat(bound).Cmp(best) < 0 || math.Abs(bound-want) > 1e-12*want {
 				t.Fatalf("seed %d: bound %v at prices %v; the lemma has %v, the optimum is %v", seed, bound, prices, want, optimum)
 			}

@@ -183,39 +183,43 @@ func BenchmarkSizeLimits(b *testing.B) {
 	} {
 		for _, state := range []string{"new", "running", "sweep", "running sweep"} {
 			b.Run(fmt.Sprintf("jobs=%d/units=%dx%d/block=%d/damaged=%g/%s", d.jobs, d.count, d.units, d.block, d.damaged, state),
-				func(b *testing.B) {
-					var times []time.Duration
-					proven, gap, limits, binding := 0, 0.0, 0, 0
-					for b.Loop() {
-						for n := range d.decisions {
-							d.seed = uint64(n)
-							s := d.snapshot()
-							switch state {
-							case "running":
-								s = d.warm(b, s)
-							case "sweep":
-								s = sweepOf(s, 1+n%5)
-							case "running sweep":
-								s = d.warm(b, sweepOf(s, 1+n%5))
-							}
-							p := problem.NewProblemFor(s, typedOptions())
-							took, open := prove(cpuLimit{b.Context(), b, cpuTime(b) + 10*time.Second}, b, syscall.RUSAGE_SELF, exact.New(), p)
-							_, prices, _ := exact.New().Bound(b.Context(), p)
-							if slices.ContainsFunc(p.Rows, func(row solver.Row) bool { return row.Limit >= 0 && prices[slices.Index(p.Rows, row)] > 0 }) {
-								binding++
-							}
-							if times, gap, limits = append(times, took), max(gap, open), max(limits, len(s.SizeLimits)); open <= solver.OptimalGap {
-								proven++
-							}
-						}
-					}
-					b.ReportMetric(float64(1+limits), "rows-max")
-					b.ReportMetric(float64(binding)/float64(len(times)), "binding")
-					b.ReportMetric(float64(proven)/float64(len(times)), "proven")
-					b.ReportMetric(gap, "gap-max")
-					b.ReportMetric(middle(times), "ms-median")
-					b.ReportMetric(slices.Max(times).Seconds()*1e3, "ms-max")
-				})
+				func(b *testing.B) { d.benchmark(b, state, d.decisions) })
 		}
 	}
+}
+
+// benchmark proves decisions on pools with the seeds from 0.
+func (d machines) benchmark(b *testing.B, state string, decisions int) {
+	b.Helper()
+	var times []time.Duration
+	proven, gap, limits, binding := 0, 0.0, 0, 0
+	for b.Loop() {
+		for n := range decisions {
+			d.seed = uint64(n)
+			s := d.snapshot()
+			switch state {
+			case "running":
+				s = d.warm(b, s)
+			case "sweep":
+				s = sweepOf(s, 1+n%5)
+			case "running sweep":
+				s = d.warm(b, sweepOf(s, 1+n%5))
+			}
+			p := problem.NewProblemFor(s, typedOptions())
+			took, open := prove(cpuLimit{b.Context(), b, cpuTime(b) + 10*time.Second}, b, syscall.RUSAGE_SELF, exact.New(), p)
+			_, prices, _ := exact.New().Bound(b.Context(), p)
+			if slices.ContainsFunc(p.Rows, func(row solver.Row) bool { return row.Limit >= 0 && prices[slices.Index(p.Rows, row)] > 0 }) {
+				binding++
+			}
+			if times, gap, limits = append(times, took), max(gap, open), max(limits, len(s.SizeLimits)); open <= solver.OptimalGap {
+				proven++
+			}
+		}
+	}
+	b.ReportMetric(float64(1+limits), "rows-max")
+	b.ReportMetric(float64(binding)/float64(len(times)), "binding")
+	b.ReportMetric(float64(proven)/float64(len(times)), "proven")
+	b.ReportMetric(gap, "gap-max")
+	b.ReportMetric(middle(times), "ms-median")
+	b.ReportMetric(slices.Max(times).Seconds()*1e3, "ms-max")
 }

@@ -204,56 +204,65 @@ func TestLemmaGroups(t *testing.T) {
 	})
 }
 
+// drawMagnitudes scales the values of each job by random powers of ten, or leaves all as they are. It returns the sum
+// of the magnitudes of all values.
+func drawMagnitudes(t *rapid.T, p *problem.Problem) float64 {
+	magnitude := 0.0
+	hostile := rapid.Bool().Draw(t, "hostile")
+	for i := range p.Jobs {
+		scale := 1.0
+		if hostile {
+			scale = math.Pow10(rapid.IntRange(-9, 9).Draw(t, "decade"))
+			p.Jobs[i].Gain[0] *= math.Pow10(rapid.SampledFrom([]int{0, 0, -288, -291, -300}).Draw(t, "decade of the gain"))
+		}
+		for k := range p.Jobs[i].OptionValue {
+			p.Jobs[i].OptionValue[k] *= scale
+			magnitude += math.Abs(p.Jobs[i].OptionValue[k])
+		}
+		magnitude += p.Jobs[i].Gain[0]
+	}
+	for _, g := range p.Groups {
+		magnitude += p.QuotaPrice * float64(g.Floor)
+	}
+	return magnitude
+}
+
+// exactValue returns the value of a plan of one step in exact numbers.
+func exactValue(p *problem.Problem, g *ground, plan *model.Plan) *big.Float {
+	sum := new(big.Float).SetPrec(3000)
+	for i := range p.Jobs {
+		j := &p.Jobs[i]
+		options := []solver.Option{j.Options[plan.Of(i)[0]]}
+		value := j.Value(options)
+		if j.OptionValue != nil {
+			size := j.OptionValue[plan.Of(i)[0]]
+			value -= size
+			sum.Add(sum, big.NewFloat(size))
+		}
+		sum.Add(sum, big.NewFloat(value))
+	}
+	if p.Groups == nil {
+		return sum
+	}
+	for q, nodes := range g.GroupNodes(plan) {
+		price := big.NewFloat(p.QuotaPrice)
+		sum.Sub(sum, price.Mul(price.SetPrec(3000), big.NewFloat(float64(max(0, p.Groups[q].Floor-nodes)))))
+	}
+	return sum
+}
+
 // TestRecount counts the losses of any plan of one step, of values that cancel out and values
 // many orders of magnitude apart, and compares with all plans in exact numbers.
 func TestRecount(t *testing.T) {
 	limits := solvertest.Limits{Jobs: 5, Steps: 1, Sizes: 4, Nodes: 30}
 	rapid.Check(t, func(t *rapid.T) {
 		p := rapid.OneOf(solvertest.ProblemsWithin(limits), solvertest.GroupedProblems(limits)).Draw(t, "problem")
-		magnitude := 0.0
-		hostile := rapid.Bool().Draw(t, "hostile")
-		for i := range p.Jobs {
-			scale := 1.0
-			if hostile {
-				scale = math.Pow10(rapid.IntRange(-9, 9).Draw(t, "decade"))
-				p.Jobs[i].Gain[0] *= math.Pow10(rapid.SampledFrom([]int{0, 0, -288, -291, -300}).Draw(t, "decade of the gain"))
-			}
-			for k := range p.Jobs[i].OptionValue {
-				p.Jobs[i].OptionValue[k] *= scale
-				magnitude += math.Abs(p.Jobs[i].OptionValue[k])
-			}
-			magnitude += p.Jobs[i].Gain[0]
-		}
-		for _, g := range p.Groups {
-			magnitude += p.QuotaPrice * float64(g.Floor)
-		}
+		magnitude := drawMagnitudes(t, p)
 		g := groundOf(t, p, model.DefaultEffort())
 		g.SetTies(g.clock, p, 0)
-		exactly := func(plan *model.Plan) *big.Float {
-			sum := new(big.Float).SetPrec(3000)
-			for i := range p.Jobs {
-				j := &p.Jobs[i]
-				options := []solver.Option{j.Options[plan.Of(i)[0]]}
-				value := j.Value(options)
-				if j.OptionValue != nil {
-					size := j.OptionValue[plan.Of(i)[0]]
-					value -= size
-					sum.Add(sum, big.NewFloat(size))
-				}
-				sum.Add(sum, big.NewFloat(value))
-			}
-			if p.Groups == nil {
-				return sum
-			}
-			for q, nodes := range g.GroupNodes(plan) {
-				price := big.NewFloat(p.QuotaPrice)
-				sum.Sub(sum, price.Mul(price.SetPrec(3000), big.NewFloat(float64(max(0, p.Groups[q].Floor-nodes)))))
-			}
-			return sum
-		}
-		best := exactly(g.plans[0])
+		best := exactValue(p, g, g.plans[0])
 		for _, plan := range g.plans {
-			if value := exactly(plan); value.Cmp(best) > 0 {
+			if value := exactValue(p, g, plan); value.Cmp(best) > 0 {
 				best = value
 			}
 		}
@@ -261,7 +270,7 @@ func TestRecount(t *testing.T) {
 		if !ok {
 			t.Fatal("not counted")
 		}
-		short, _ := best.Sub(best, exactly(found)).Float64()
+		short, _ := best.Sub(best, exactValue(p, g, found)).Float64()
 		if better *= g.Unit; !(short <= better) || better > 1e-14*magnitude+1e-280 {
 			t.Fatalf("at most %g better than the plan found, of a magnitude of %g; there is one better by %g", better, magnitude, short)
 		}

@@ -199,6 +199,37 @@ func TestInitialError(t *testing.T) {
 	})
 }
 
+// ignoredTrial makes a trial that does not count, because its caller cancels or has too little time. It checks
+// that no other decision makes one meanwhile and that the state is the same afterwards.
+func (c *breakerChain) ignoredTrial(t *testing.T, available time.Duration, cancels bool) {
+	t.Helper()
+	before := c.breaker.State()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		c.decide(ctx, t, available)
+	}()
+	synctest.Wait()
+	want := before
+	want.HalfOpen = true
+	if diff := cmp.Diff(want, c.breaker.State()); diff != "" {
+		t.Errorf("state during the trial (-want +got):\n%s", diff)
+	}
+	a := c.decide(t.Context(), t, time.Minute)
+	if a.Detail != "backend is unavailable: circuit half-open, trial call in progress: it hung" {
+		t.Errorf("attempt during the trial: %+v", a)
+	}
+	if cancels {
+		cancel()
+	}
+	<-done
+	if diff := cmp.Diff(before, c.breaker.State()); diff != "" {
+		t.Errorf("state after the trial (-want +got):\n%s", diff)
+	}
+}
+
 // TestIgnoredTrials checks that a trial that does not count is repeated by the next decision.
 func TestIgnoredTrials(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -217,32 +248,8 @@ func TestIgnoredTrials(t *testing.T) {
 					return claiming(solver.BackendCBC, bestPlan(), true)
 				})
 				time.Sleep(OpenDuration + 1)
-				before := c.breaker.State()
 				for range 3 {
-					ctx, cancel := context.WithCancel(t.Context())
-					done := make(chan struct{})
-					go func() {
-						defer close(done)
-						c.decide(ctx, t, test.available)
-					}()
-					synctest.Wait()
-					want := before
-					want.HalfOpen = true
-					if diff := cmp.Diff(want, c.breaker.State()); diff != "" {
-						t.Errorf("state during the trial (-want +got):\n%s", diff)
-					}
-					a := c.decide(t.Context(), t, time.Minute)
-					if a.Detail != "backend is unavailable: circuit half-open, trial call in progress: it hung" {
-						t.Errorf("attempt during the trial: %+v", a)
-					}
-					if test.cancel {
-						cancel()
-					}
-					<-done
-					cancel()
-					if diff := cmp.Diff(before, c.breaker.State()); diff != "" {
-						t.Errorf("state after the trial (-want +got):\n%s", diff)
-					}
+					c.ignoredTrial(t, test.available, test.cancel)
 				}
 				if a := c.decide(t.Context(), t, time.Minute); a.Outcome != solver.OutcomeAnswered {
 					t.Errorf("attempt %+v; want a plan", a)

@@ -104,6 +104,23 @@ func TestRealCBC(t *testing.T) {
 	}
 }
 
+// fakeCBC returns a script that, like CBC, writes the file that its last argument names. Then it runs the lines.
+func fakeCBC(t *testing.T, solution string, lines ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "cbc")
+	script := append([]string{
+		"#!/bin/sh", "echo 'Version: 2.10.8 '", "for last; do :; done", "cp " + dir + `/solution "$last"`,
+	}, lines...)
+	if err := os.WriteFile(filepath.Join(dir, "solution"), []byte(solution), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(strings.Join(script, "\n")), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
 // TestFakeCBC replaces CBC by a program that writes what CBC 2.10.8 has written for snapshots whose sizes
 // are all forced to 1.
 func TestFakeCBC(t *testing.T) {
@@ -131,21 +148,6 @@ func TestFakeCBC(t *testing.T) {
 		}
 		return text.String()
 	}
-	// program returns a script that, like CBC, writes the file that its last argument names.
-	program := func(solution string, lines ...string) string {
-		dir := t.TempDir()
-		path := filepath.Join(dir, "cbc")
-		script := append([]string{
-			"#!/bin/sh", "echo 'Version: 2.10.8 '", "for last; do :; done", "cp " + dir + `/solution "$last"`,
-		}, lines...)
-		if err := os.WriteFile(filepath.Join(dir, "solution"), []byte(solution), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(strings.Join(script, "\n")), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
 
 	tests := []struct {
 		name    string
@@ -154,32 +156,32 @@ func TestFakeCBC(t *testing.T) {
 		detail  []string
 	}{
 		{
-			"the optimum", program(file("Optimal", want)),
+			"the optimum", fakeCBC(t, file("Optimal", want)),
 			solver.OutcomeAnswered, []string{"CBC 2.10.8 reports: Optimal, objective"},
 		},
 		{
-			"a wrong optimum", program(file("Optimal", want*142.088/143.108)),
+			"a wrong optimum", fakeCBC(t, file("Optimal", want*142.088/143.108)),
 			solver.OutcomeInvalidPlan, []string{
 				"CBC 2.10.8 reports: Optimal", "refuted: the claimed optimum is ",
 				fmt.Sprintf("exact has a plan of %.10g", want),
 			},
 		},
 		{
-			"infeasibility", program(file("Infeasible", 17)),
+			"infeasibility", fakeCBC(t, file("Infeasible", 17)),
 			solver.OutcomeInvalidPlan, []string{"CBC 2.10.8 reports: Infeasible, but every problem has a plan"},
 		},
 		{
-			"integer infeasibility", program(file("Integer infeasible", want)),
+			"integer infeasibility", fakeCBC(t, file("Integer infeasible", want)),
 			solver.OutcomeInvalidPlan, []string{"CBC 2.10.8 reports: Integer infeasible"},
 		},
 		{
-			"an abort", program("", "rm \"$last\"",
+			"an abort", fakeCBC(t, "", "rm \"$last\"",
 				"echo 'cbc: ClpNonLinearCost.cpp:1047: void ClpNonLinearCost::goBackAll(const CoinIndexedVector*): Assertion failed.'",
 				"kill -ABRT $$"),
 			solver.OutcomeCrashed, []string{"signal: aborted", "ClpNonLinearCost.cpp:1047"},
 		},
 		{
-			"a relaxation", program(file("Stopped on time (no integer solution - continuous used)", want*1.01)),
+			"a relaxation", fakeCBC(t, file("Stopped on time (no integer solution - continuous used)", want*1.01)),
 			solver.OutcomeTimedOut, []string{"no integer solution"},
 		},
 	}

@@ -127,15 +127,10 @@ func TestWithWaiting(t *testing.T) {
 		if len(relaxed.Jobs) != len(p.Jobs) || !slices.Equal(relaxed.Capacity, p.Capacity) || relaxed.Steps != p.Steps {
 			t.Fatalf("WithWaiting() = %+v of %+v", relaxed, p)
 		}
-		for n := range p.Jobs {
-			// Exactly what optimized admission makes of the job.
-			want := p.Jobs[n]
-			if want.Queued() {
-				for _, job := range problem.NewProblem(s, solver.AdmissionOptimized).Jobs {
-					if job.Index == want.Index {
-						want = job
-					}
-				}
+		optimized := problem.NewProblem(s, solver.AdmissionOptimized).Jobs
+		for n, want := range p.Jobs {
+			if want.Queued() { // Exactly what optimized admission makes of the job.
+				want = optimized[slices.IndexFunc(optimized, func(job problem.AdmittedJob) bool { return job.Index == want.Index })]
 			}
 			if diff := cmp.Diff(want, relaxed.Jobs[n]); diff != "" {
 				t.Fatalf("job %d (-want +got):\n%s", n, diff)

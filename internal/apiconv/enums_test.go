@@ -64,20 +64,8 @@ func coreConstants(t *testing.T) map[string][]string {
 				continue
 			}
 			for _, spec := range constants.Specs {
-				of, ok := spec.(*ast.ValueSpec).Type.(*ast.Ident)
-				if !ok {
-					continue
-				}
-				for _, value := range spec.(*ast.ValueSpec).Values {
-					literal, ok := value.(*ast.BasicLit)
-					if !ok || literal.Kind != token.STRING {
-						continue
-					}
-					if text, err := strconv.Unquote(literal.Value); err != nil {
-						return err
-					} else if text != "" {
-						found[of.Name] = append(found[of.Name], text)
-					}
+				if err := addStrings(found, spec.(*ast.ValueSpec)); err != nil {
+					return err
 				}
 			}
 		}
@@ -87,6 +75,26 @@ func coreConstants(t *testing.T) map[string][]string {
 		t.Fatal(err)
 	}
 	return found
+}
+
+// addStrings adds the string literals of a declaration of typed constants that are not empty.
+func addStrings(found map[string][]string, spec *ast.ValueSpec) error {
+	of, ok := spec.Type.(*ast.Ident)
+	if !ok {
+		return nil
+	}
+	for _, value := range spec.Values {
+		literal, ok := value.(*ast.BasicLit)
+		if !ok || literal.Kind != token.STRING {
+			continue
+		}
+		if text, err := strconv.Unquote(literal.Value); err != nil {
+			return err
+		} else if text != "" {
+			found[of.Name] = append(found[of.Name], text)
+		}
+	}
+	return nil
 }
 
 // TestEnumNumbers checks that the names and numbers of an enum convert back and forth.

@@ -40,6 +40,21 @@ func TestTableFits(t *testing.T) {
 	}
 }
 
+// checkWholeRows checks that each row is one line with all its cells.
+func checkWholeRows(t *rapid.T, text string, rows [][]string) {
+	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+	if len(lines) != len(rows) {
+		t.Fatalf("%d lines for %d rows:\n%s", len(lines), len(rows), text)
+	}
+	for n, row := range rows {
+		for _, cell := range row {
+			if !strings.Contains(lines[n], cell) {
+				t.Fatalf("line %d lacks %q:\n%s", n, cell, text)
+			}
+		}
+	}
+}
+
 // TestTableFitsAnyWidth checks that no line of a random table is wider than the screen, and that only clipped columns
 // lose text. Without a limit, each row is one line with all its cells.
 func TestTableFitsAnyWidth(t *testing.T) {
@@ -61,17 +76,7 @@ func TestTableFitsAnyWidth(t *testing.T) {
 		}
 		text := table.String()
 		if screen.Width == 0 {
-			lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
-			if len(lines) != len(rows) {
-				t.Fatalf("%d lines for %d rows:\n%s", len(lines), len(rows), text)
-			}
-			for n, row := range rows {
-				for _, cell := range row {
-					if !strings.Contains(lines[n], cell) {
-						t.Fatalf("line %d lacks %q:\n%s", n, cell, text)
-					}
-				}
-			}
+			checkWholeRows(t, text, rows)
 			return
 		}
 		for line := range strings.Lines(text) {
@@ -85,9 +90,7 @@ func TestTableFitsAnyWidth(t *testing.T) {
 		want, clipped := 0, false
 		for _, row := range rows {
 			for i, cell := range row {
-				if table.Clipped[i] {
-					clipped = true
-				}
+				clipped = clipped || table.Clipped[i]
 				want += letters(cell)
 			}
 		}

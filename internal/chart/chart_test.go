@@ -6,6 +6,7 @@ import (
 	"io"
 	"math"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -72,35 +73,37 @@ func TestTimeSeries(t *testing.T) {
 		if texts[0] != "<&>" || texts[1] != "0" || err != nil || end < largest*0.995 || end > 2*max(0.5, largest)+1e-9 {
 			t.Fatalf("axis %v for values up to %v", texts, largest)
 		}
-		base := make([]float64, columns)
-		for n := range base {
-			base[n] = height - marginBottom
-		}
+		base := slices.Repeat([]float64{height - marginBottom}, columns)
 		for i, path := range paths[len(paths)-len(chart.Series):] {
-			var shown []int
-			for _, match := range rectangle.FindAllStringSubmatch(path, -1) {
-				var at [5]float64
-				for k := range at {
-					at[k], _ = strconv.ParseFloat(match[k+1], 64)
-				}
-				n := int(math.Round((at[0] - marginLeft) * float64(columns) / (width - marginLeft - marginRight)))
-				want := (height - marginTop - marginBottom) * chart.Series[i][n] / end
-				if at[3] < marginTop-0.1 || at[2] > width-marginRight+0.1 || math.Abs(at[1]-base[n]) > 0.11 || math.Abs(at[1]-at[3]-want) > 0.7 {
-					t.Fatalf("column %d of series %d is %v; want height %v on %v", n, i, at, want, base[n])
-				}
-				base[n] = at[3]
-				shown = append(shown, n)
-			}
-			for n, value := range chart.Series[i] {
-				if value > 0 != (len(shown) > 0 && shown[0] == n) {
-					t.Fatalf("column %d of %v is %v; columns of the chart: %v", n, chart.Series[i], value, shown)
-				}
-				if value > 0 {
-					shown = shown[1:]
-				}
-			}
+			checkColumns(t, path, chart.Series[i], end, base)
 		}
 	})
+}
+
+// checkColumns checks the columns of a series, which start at base, on an axis up to end. It sets base to their ends.
+func checkColumns(t *rapid.T, path string, series []float64, end float64, base []float64) {
+	var shown []int
+	for _, match := range rectangle.FindAllStringSubmatch(path, -1) {
+		var at [5]float64
+		for k := range at {
+			at[k], _ = strconv.ParseFloat(match[k+1], 64)
+		}
+		n := int(math.Round((at[0] - marginLeft) * float64(len(series)) / (width - marginLeft - marginRight)))
+		want := (height - marginTop - marginBottom) * series[n] / end
+		if at[3] < marginTop-0.1 || at[2] > width-marginRight+0.1 || math.Abs(at[1]-base[n]) > 0.11 || math.Abs(at[1]-at[3]-want) > 0.7 {
+			t.Fatalf("column %d of %v is %v; want height %v on %v", n, series, at, want, base[n])
+		}
+		base[n] = at[3]
+		shown = append(shown, n)
+	}
+	for n, value := range series {
+		if value > 0 != (len(shown) > 0 && shown[0] == n) {
+			t.Fatalf("column %d of %v is %v; columns of the chart: %v", n, series, value, shown)
+		}
+		if value > 0 {
+			shown = shown[1:]
+		}
+	}
 }
 
 // value returns the number that a reader sees in a label of an axis.

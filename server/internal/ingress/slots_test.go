@@ -35,6 +35,22 @@ func mustAcquire(t *testing.T, slots *slots, work Work, connection string) *tick
 	return u
 }
 
+// callContext returns the context of a call with a deadline whose caller cancels it after a time, each unless it is 0.
+func callContext(t *testing.T, deadline, leaves time.Duration) context.Context {
+	t.Helper()
+	ctx, leave := context.WithCancel(t.Context())
+	t.Cleanup(leave)
+	if leaves > 0 {
+		time.AfterFunc(leaves, leave)
+	}
+	if deadline > 0 {
+		limited, cancel := context.WithTimeout(ctx, deadline)
+		t.Cleanup(cancel)
+		return limited
+	}
+	return ctx
+}
+
 // TestSlots checks how long a call waits for a slot, with a fake clock.
 func TestSlots(t *testing.T) {
 	t.Parallel()
@@ -75,19 +91,9 @@ func TestSlots(t *testing.T) {
 				slots := newSlots(1, 1)
 				first := mustAcquire(t, slots, min(test.work, WorkDecision), "a")
 				time.AfterFunc(test.freed, func() { slots.release(first) })
-				ctx, leave := context.WithCancel(t.Context())
-				defer leave()
-				if test.leaves > 0 {
-					time.AfterFunc(test.leaves, leave)
-				}
-				if test.deadline > 0 {
-					limited, cancel := context.WithTimeout(ctx, test.deadline)
-					defer cancel()
-					ctx = limited
-				}
 				start := time.Now()
 				u := newTicket("a", 1)
-				err := slots.acquire(ctx, test.work, u)
+				err := slots.acquire(callContext(t, test.deadline, test.leaves), test.work, u)
 				code := codes.OK
 				if err != nil {
 					code = statusOf("", err).Code()

@@ -229,23 +229,8 @@ func seeded(kinds [][]int, seed int) problem {
 // sizes, and nodes with missing units. intN returns random numbers from 0 to below its argument.
 func randomProblem(kinds [][]int, intN func(n int) int) problem {
 	kind := kinds[intN(len(kinds))]
-	c := problem{Sizes: kind[1:]}
+	c := problem{Sizes: kind[1:], Nodes: randomNodes(kind, intN)}
 	size := func() int { return c.Sizes[min(intN(len(c.Sizes)), intN(len(c.Sizes)))] }
-	nodes, inBlock, damaged, mixed := intN(7), intN(4), intN(2) == 0, nested(c.Sizes) && intN(3) == 0
-	for n := range nodes {
-		node := placement.Node{ID: fmt.Sprint("n", n), Units: kind[0]}
-		if mixed {
-			node.Units = kind[intN(len(kind))]
-		}
-		node.Free = node.Units
-		if inBlock > 0 {
-			node.Block = fmt.Sprint("b", n/inBlock)
-		}
-		if damaged && intN(3) == 0 {
-			node.Free = intN(node.Units + 1)
-		}
-		c.Nodes = append(c.Nodes, node)
-	}
 	free := c.free()
 	total := sum(free)
 	for j := range intN(12) {
@@ -278,19 +263,47 @@ func randomProblem(kinds [][]int, intN func(n int) int) problem {
 		}
 		c.Jobs = append(c.Jobs, job)
 	}
-	if nodes > 0 && intN(6) == 0 {
-		c.Nodes[0].Free = intN(c.Nodes[0].Free + 1)
+	c.Nodes = changed(c.Nodes, intN)
+	return c
+}
+
+// randomNodes returns up to 6 nodes, some with missing units, of kind[0] units or, if all sizes divide each other, of
+// several numbers of units.
+func randomNodes(kind []int, intN func(n int) int) (nodes []placement.Node) {
+	count, inBlock, damaged, mixed := intN(7), intN(4), intN(2) == 0, nested(kind[1:]) && intN(3) == 0
+	for n := range count {
+		node := placement.Node{ID: fmt.Sprint("n", n), Units: kind[0]}
+		if mixed {
+			node.Units = kind[intN(len(kind))]
+		}
+		node.Free = node.Units
+		if inBlock > 0 {
+			node.Block = fmt.Sprint("b", n/inBlock)
+		}
+		if damaged && intN(3) == 0 {
+			node.Free = intN(node.Units + 1)
+		}
+		nodes = append(nodes, node)
 	}
-	if nodes > 1 && intN(16) == 0 {
-		c.Nodes = c.Nodes[1:]
+	return nodes
+}
+
+// changed returns the nodes after jobs were placed on them: the first may lose units or be gone, and some may have
+// units that are being released.
+func changed(nodes []placement.Node, intN func(n int) int) []placement.Node {
+	if len(nodes) > 0 && intN(6) == 0 {
+		nodes[0].Free = intN(nodes[0].Free + 1)
 	}
-	for n := range c.Nodes {
+	if len(nodes) > 1 && intN(16) == 0 {
+		nodes = nodes[1:]
+	}
+	for n := range nodes {
 		if intN(8) == 0 {
-			c.Nodes[n].Releasing = intN(c.Nodes[n].Free + 1)
-			c.Nodes[n].Free -= c.Nodes[n].Releasing
+			nodes[n].Releasing = intN(nodes[n].Free + 1)
+			nodes[n].Free -= nodes[n].Releasing
 		}
 	}
-	return c
+	return nodes
 }
 
 // nested reports whether each of some ascending sizes divides the next.

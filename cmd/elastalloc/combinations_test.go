@@ -53,27 +53,45 @@ func (c combination) request() string {
 	return `{"snapshot": {` + strings.Join(parts, ", ") + `}, "options": {` + c.options + `}}`
 }
 
+// paper are the options of the paper's formulation.
+const paper = `, "formulation": "paper", "backend": "cbc"`
+
+// variants returns requests that differ in options, steps or jobs, of which only the formulation matters.
+func (c combination) variants() (variants []combination) {
+	for _, options := range []string{
+		"", `, "backend": "greedy"`, `, "admission": "optimized"`,
+		`, "admission": "preemptive"`, `, "admission": "fifo"`, `, "certificate": true`,
+	} {
+		variant := c
+		variant.options = options
+		variants = append(variants, variant)
+	}
+	long, sweep, other := c, c, c
+	long.steps, sweep.sweep, other.options = 24, true, paper
+	return append(variants, long, sweep, other)
+}
+
+// accepted returns the cells of a row of the table: for each command, whether it accepts the request.
+func (c combination) accepted(t *testing.T) (cells string) {
+	t.Helper()
+	for _, command := range []string{"allocate -f -", "explain -f -", "whatif -f - --remove j0", "forecast -f -", "fill-idle -f -"} {
+		_, stderr, status := runWith(t, nil, c.request(), append(strings.Fields(command), "--unit", "gpu")...)
+		switch {
+		case status == cli.ExitDone:
+			cells += " yes |"
+		case status == cli.ExitBadInput && strings.Contains(stderr, "OBJECTIVE_TOTAL_TIME"):
+			cells += " no |"
+		default:
+			t.Fatalf("%s: exit status %d, %s\n%s", command, status, stderr, c.request())
+		}
+	}
+	return cells
+}
+
 // TestCombinations compares the table of combinations in the documentation with what each command accepts. Nothing but the
 // objective and the formulation matters.
 func TestCombinations(t *testing.T) {
 	t.Parallel()
-	commands := []string{"allocate -f -", "explain -f -", "whatif -f - --remove j0", "forecast -f -", "fill-idle -f -"}
-	accepted := func(c combination) string {
-		cells := ""
-		for _, command := range commands {
-			_, stderr, status := runWith(t, nil, c.request(), append(strings.Fields(command), "--unit", "gpu")...)
-			switch {
-			case status == cli.ExitDone:
-				cells += " yes |"
-			case status == cli.ExitBadInput && strings.Contains(stderr, "OBJECTIVE_TOTAL_TIME"):
-				cells += " no |"
-			default:
-				t.Fatalf("%s: exit status %d, %s\n%s", command, status, stderr, c.request())
-			}
-		}
-		return cells
-	}
-	const paper = `, "formulation": "paper", "backend": "cbc"`
 	rows := make(map[string]string)
 	for n := range 8 {
 		base := combination{groups: n&1 > 0, types: n&2 > 0, limits: n&4 > 0, steps: 5}
@@ -82,24 +100,13 @@ func TestCombinations(t *testing.T) {
 			if n == 0 {
 				features = "none of the three"
 			}
-			variants := []combination{base, base, base, base, base, base}
-			for v, options := range []string{
-				"", `, "backend": "greedy"`, `, "admission": "optimized"`,
-				`, "admission": "preemptive"`, `, "admission": "fifo"`, `, "certificate": true`,
-			} {
-				variants[v].options = options
-			}
-			variants = append(variants, base, base)
-			variants[6].steps, variants[7].sweep = 24, true
-			variants = append(variants, base)
-			variants[8].options = paper
-			for v, c := range variants {
+			for v, c := range base.variants() {
 				name := "`" + objectiveName(objective) + "`"
-				if strings.Contains(c.options, paper) && objective == "total-time" {
+				if c.options == paper && objective == "total-time" {
 					name += " with `FORMULATION_PAPER` and the backend `cbc` or `highs`"
 				}
 				c.options = `"objective": "` + objective + `"` + c.options
-				row, cells := "| "+name+" | "+features+" |", accepted(c)
+				row, cells := "| "+name+" | "+features+" |", c.accepted(t)
 				if before, seen := rows[row]; seen && before != cells {
 					t.Errorf("%s%s: variant %d has%s", row, before, v, cells)
 				}

@@ -69,15 +69,8 @@ func TestWidths(t *testing.T) {
 				return // 1,000 jobs take these commands too long.
 			}
 			stdout := succeed(t, "", args(many, longID(0))...)
-			lines := strings.Split(stdout, "\n")
 			for i := range jobs {
-				found := 0
-				for _, line := range lines {
-					if strings.HasPrefix(line, longID(i)+" ") {
-						found++
-					}
-				}
-				if found != 1 {
+				if found := strings.Count("\n"+stdout, "\n"+longID(i)+" "); found != 1 {
 					t.Fatalf("in a pipe, %d lines have the job %s; want 1", found, longID(i))
 				}
 			}
@@ -129,6 +122,23 @@ func column(rows []map[string]string, name string) (values []string) {
 	return values
 }
 
+// checkSorted checks that the rows of --sort are in order and are those of the jobs.
+func checkSorted(t *testing.T, by string, ids []string, rows []map[string]string) {
+	t.Helper()
+	got := column(rows, "job_id")
+	slices.Sort(got)
+	if diff := cmp.Diff(ids, got); diff != "" {
+		t.Errorf("--sort %s changes the jobs:\n%s", by, diff)
+	}
+	name, descending := strings.CutPrefix(by, "-")
+	values := column(rows, name)
+	for i := 1; i < len(values); i++ {
+		if !inOrder(values[i-1], values[i], descending) {
+			t.Errorf("--sort %s: %q is before %q", by, values[i-1], values[i])
+		}
+	}
+}
+
 // TestCSV checks that -o csv has a row per job, in the order of --sort, and at most --limit rows.
 func TestCSV(t *testing.T) {
 	t.Parallel()
@@ -149,18 +159,7 @@ func TestCSV(t *testing.T) {
 			slices.Sort(ids)
 			for _, name := range names {
 				for _, by := range []string{name, "-" + name} {
-					sorted := readCSV(t, succeed(t, "", command, "-f", busy, "-o", "csv", "--sort", by))
-					again := column(sorted, "job_id")
-					slices.Sort(again)
-					if diff := cmp.Diff(ids, again); diff != "" {
-						t.Errorf("--sort %s changes the jobs:\n%s", by, diff)
-					}
-					values := column(sorted, name)
-					for i := 1; i < len(values); i++ {
-						if !inOrder(values[i-1], values[i], by[0] == '-') {
-							t.Errorf("--sort %s: %q is before %q", by, values[i-1], values[i])
-						}
-					}
+					checkSorted(t, by, ids, readCSV(t, succeed(t, "", command, "-f", busy, "-o", "csv", "--sort", by)))
 				}
 			}
 			got := readCSV(t, succeed(t, "", command, "-f", busy, "-o", "csv", "--sort=job_id", "--limit=3"))

@@ -25,42 +25,25 @@ func BenchmarkSizeLimitsAtClient(b *testing.B) {
 	for _, jobs := range []int{300, 1000, 2000, 5000} {
 		b.Run(fmt.Sprint("jobs=", jobs), func(b *testing.B) {
 			var fresh, next []time.Duration
-			proven, binding, before := 0, 0, servertest.Metrics(b, server)["process_cpu_seconds_total"]
-			decide := func(s *elastallocv1.Snapshot) (*elastallocv1.AllocateResponse, time.Duration) {
-				start := time.Now()
-				response, err := client.Allocate(b.Context(), &elastallocv1.AllocateRequest{
-					Snapshot: s, Options: &elastallocv1.AllocateOptions{TimeBudget: durationpb.New(time.Minute)},
-				})
-				if err != nil {
-					b.Fatal(err)
-				}
-				if response.GetReport().GetReason() == elastallocv1.Reason_REASON_OPTIMAL {
-					proven++
-				}
-				hasPrice := func(l *elastallocv1.SizeLimitReport) bool { return l.GetPrice() > 0 }
-				if slices.ContainsFunc(response.GetReport().GetSizeLimits(), hasPrice) {
-					binding++
-				}
-				return response, time.Since(start)
-			}
+			counted, before := countingClient{client: client}, servertest.Metrics(b, server)["process_cpu_seconds_total"]
 			for b.Loop() {
 				for seed := range uint64(20) {
 					r := rand.New(rand.NewPCG(seed, uint64(jobs)))
 					s := damagedPool(b, r, jobs)
-					response, took := decide(s)
+					response, took := counted.decide(b, s)
 					fresh = append(fresh, took)
 					for i, a := range response.GetAllocations() {
 						if s.Jobs[i].CurrentNodes, s.Jobs[i].TrainingTime = a.GetNodes(), durationpb.New(time.Hour); r.IntN(16) == 0 {
 							s.Jobs[i] = randomJob(r, i)
 						}
 					}
-					_, took = decide(s)
+					_, took = counted.decide(b, s)
 					next = append(next, took)
 				}
 			}
 			decisions := float64(len(fresh) + len(next))
-			b.ReportMetric(float64(proven)/decisions, "proven")
-			b.ReportMetric(float64(binding)/decisions, "binding")
+			b.ReportMetric(float64(counted.proven)/decisions, "proven")
+			b.ReportMetric(float64(counted.binding)/decisions, "binding")
 			b.ReportMetric((servertest.Metrics(b, server)["process_cpu_seconds_total"]-before)/decisions*1e3, "cpu-ms/decision")
 			for name, times := range map[string][]time.Duration{"new": fresh, "next": next} {
 				slices.Sort(times)
@@ -69,6 +52,32 @@ func BenchmarkSizeLimitsAtClient(b *testing.B) {
 			}
 		})
 	}
+}
+
+// countingClient makes decisions, and counts how many are proven and in how many a size limit has a price.
+type countingClient struct {
+	client          elastallocv1.AllocatorServiceClient
+	proven, binding int
+}
+
+// decide returns a decision and the time that it took.
+func (c *countingClient) decide(b *testing.B, s *elastallocv1.Snapshot) (*elastallocv1.AllocateResponse, time.Duration) {
+	b.Helper()
+	start := time.Now()
+	response, err := c.client.Allocate(b.Context(), &elastallocv1.AllocateRequest{
+		Snapshot: s, Options: &elastallocv1.AllocateOptions{TimeBudget: durationpb.New(time.Minute)},
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	if response.GetReport().GetReason() == elastallocv1.Reason_REASON_OPTIMAL {
+		c.proven++
+	}
+	hasPrice := func(l *elastallocv1.SizeLimitReport) bool { return l.GetPrice() > 0 }
+	if slices.ContainsFunc(response.GetReport().GetSizeLimits(), hasPrice) {
+		c.binding++
+	}
+	return response, time.Since(start)
 }
 
 // damagedPool returns a pool with 7 size limits and new jobs.

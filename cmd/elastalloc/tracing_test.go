@@ -122,6 +122,28 @@ func (c *collector) spans() (spans map[string]*tracepb.Span, service map[string]
 	}
 }
 
+// checkFallback checks the spans of a decision of exact after the failure of cbc.
+func checkFallback(t *testing.T, spans map[string]*tracepb.Span) {
+	t.Helper()
+	want := []string{
+		"await slot",
+		"elastalloc.v1.AllocatorService/Allocate", "receive request", "solve cbc", "solve exact", "solve greedy",
+	}
+	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(spans))); diff != "" {
+		t.Fatalf("spans (-want +got):\n%s", diff)
+	}
+	call := spans["elastalloc.v1.AllocatorService/Allocate"]
+	for name, span := range spans {
+		if span != call && string(span.GetParentSpanId()) != string(call.GetSpanId()) {
+			t.Errorf("%s is not a child of the call", name)
+		}
+	}
+	if failed := spans["solve cbc"].GetStatus(); failed.GetCode() != tracepb.Status_STATUS_CODE_ERROR ||
+		!strings.Contains(failed.GetMessage(), "no license") {
+		t.Errorf("the span of cbc has the status %v", failed)
+	}
+}
+
 // TestServerExportsSpans checks with the real binary that the spans of a decision with a
 // fallback are exported to a collector, at the latest when the server stops.
 func TestServerExportsSpans(t *testing.T) {
@@ -149,23 +171,7 @@ func TestServerExportsSpans(t *testing.T) {
 			}
 
 			spans, service, headers := c.spans()
-			want := []string{
-				"await slot",
-				"elastalloc.v1.AllocatorService/Allocate", "receive request", "solve cbc", "solve exact", "solve greedy",
-			}
-			if diff := cmp.Diff(want, slices.Sorted(maps.Keys(spans))); diff != "" {
-				t.Fatalf("spans (-want +got):\n%s", diff)
-			}
-			call := spans["elastalloc.v1.AllocatorService/Allocate"]
-			for name, span := range spans {
-				if span != call && string(span.GetParentSpanId()) != string(call.GetSpanId()) {
-					t.Errorf("%s is not a child of the call", name)
-				}
-			}
-			if failed := spans["solve cbc"].GetStatus(); failed.GetCode() != tracepb.Status_STATUS_CODE_ERROR ||
-				!strings.Contains(failed.GetMessage(), "no license") {
-				t.Errorf("the span of cbc has the status %v", failed)
-			}
+			checkFallback(t, spans)
 			if service["service.name"] != "elastalloc" || service["deployment.environment.name"] != "test" {
 				t.Errorf("the service of the spans is %v", service)
 			}

@@ -107,48 +107,62 @@ func TestDocumentedNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var (
-		target = regexp.MustCompile(`(?m)(?:^ *|&& |[0-9A-Za-z]=\S+ )make ((?:[a-z][a-z-]*)(?: [a-z][a-z-]*)*)`)
-		script = regexp.MustCompile(`\b(scripts/[a-z-]+\.sh)\b`)
-		goTest = regexp.MustCompile(`\bgo test [^\n#]*`)
-		named  = regexp.MustCompile(`-(?:run|bench|fuzz) +'?([^' ]+)'?`)
-		pkg    = regexp.MustCompile(` (\.\S*)`)
-	)
 	seen := 0
 	for _, p := range pages(t) {
-		for _, match := range target.FindAllStringSubmatch(p.code, -1) {
-			for name := range strings.FieldsSeq(match[1]) {
-				if seen++; !regexp.MustCompile(`(?m)^` + name + `:`).Match(makefile) {
-					t.Errorf("%s: make %s: unknown target", p.name, name)
-				}
-			}
-		}
-		for _, match := range script.FindAllStringSubmatch(p.code, -1) {
-			seen++
-			if _, err := os.Stat(filepath.Join(root, match[1])); err != nil {
-				t.Errorf("%s: %v", p.name, err)
-			}
-		}
-		for _, command := range goTest.FindAllString(p.code, -1) {
-			of := pkg.FindStringSubmatch(command)
-			if of == nil || strings.HasSuffix(of[1], "...") {
-				continue
-			}
-			for _, match := range named.FindAllStringSubmatch(command, -1) {
-				if match[1] == "^$" {
-					continue
-				}
-				name, _, _ := strings.Cut(match[1], "/")
-				inModule := func(module string) bool { return declares(t, filepath.Join(root, module, of[1]), name) }
-				if seen++; !slices.ContainsFunc([]string{".", "kube", "lab"}, inModule) {
-					t.Errorf("%s: %s: no test, benchmark or fuzzer matches", p.name, command)
-				}
-			}
-		}
+		seen += checkTargets(t, p, makefile) + checkScripts(t, p) + checkGoTests(t, p)
 	}
 	if seen < 60 {
 		t.Errorf("found %d names; want those of all pages", seen)
 	}
+}
+
+// checkTargets checks that the targets of make exist, and returns their number.
+func checkTargets(t *testing.T, p page, makefile []byte) (seen int) {
+	t.Helper()
+	target := regexp.MustCompile(`(?m)(?:^ *|&& |[0-9A-Za-z]=\S+ )make ((?:[a-z][a-z-]*)(?: [a-z][a-z-]*)*)`)
+	for _, match := range target.FindAllStringSubmatch(p.code, -1) {
+		for name := range strings.FieldsSeq(match[1]) {
+			if seen++; !regexp.MustCompile(`(?m)^` + name + `:`).Match(makefile) {
+				t.Errorf("%s: make %s: unknown target", p.name, name)
+			}
+		}
+	}
+	return seen
+}
+
+// checkScripts checks that the scripts exist, and returns their number.
+func checkScripts(t *testing.T, p page) int {
+	t.Helper()
+	scripts := regexp.MustCompile(`\bscripts/[a-z-]+\.sh\b`).FindAllString(p.code, -1)
+	for _, script := range scripts {
+		if _, err := os.Stat(filepath.Join(root, script)); err != nil {
+			t.Errorf("%s: %v", p.name, err)
+		}
+	}
+	return len(scripts)
+}
+
+// checkGoTests checks that the names of Go tests, benchmarks and fuzzers match, and returns their number.
+func checkGoTests(t *testing.T, p page) (seen int) {
+	t.Helper()
+	named, pkg := regexp.MustCompile(`-(?:run|bench|fuzz) +'?([^' ]+)'?`), regexp.MustCompile(` (\.\S*)`)
+	for _, command := range regexp.MustCompile(`\bgo test [^\n#]*`).FindAllString(p.code, -1) {
+		of := pkg.FindStringSubmatch(command)
+		if of == nil || strings.HasSuffix(of[1], "...") {
+			continue
+		}
+		for _, match := range named.FindAllStringSubmatch(command, -1) {
+			if match[1] == "^$" {
+				continue
+			}
+			name, _, _ := strings.Cut(match[1], "/")
+			inModule := func(module string) bool { return declares(t, filepath.Join(root, module, of[1]), name) }
+			if seen++; !slices.ContainsFunc([]string{".", "kube", "lab"}, inModule) {
+				t.Errorf("%s: %s: no test, benchmark or fuzzer matches", p.name, command)
+			}
+		}
+	}
+	return seen
 }
 
 // declares reports whether a test, a benchmark or a fuzzer of a package matches.

@@ -117,6 +117,20 @@ func TestReadSpeedsErrors(t *testing.T) {
 	}
 }
 
+// checkTable checks that an application has a legal speed on each size of a node type.
+func checkTable(t *testing.T, name string, speed solver.TypeSpeed) {
+	t.Helper()
+	if len(speed.AllowedNodes) == 0 || len(speed.AllowedNodes) != len(speed.Scaling.Speeds) || !slices.IsSorted(speed.AllowedNodes) {
+		t.Fatalf("%q: %+v is not a table", name, speed)
+	}
+	job := solver.Job{AllowedNodes: speed.AllowedNodes, Scaling: speed.Scaling}
+	for _, nodes := range speed.AllowedNodes {
+		if s := speed.Factor * job.Speed(nodes); !(s > 0 && s <= solver.MaxSpeed*(1+1e-9)) {
+			t.Fatalf("%q on %d of %s: speed %v", name, nodes, speed.NodeType, s)
+		}
+	}
+}
+
 // FuzzReadSpeeds checks that the result has complete phases of legal speeds, and that every line of the
 // file applies in the phase that it ends.
 func FuzzReadSpeeds(f *testing.F) {
@@ -141,15 +155,7 @@ func FuzzReadSpeeds(f *testing.F) {
 				}
 				before = phase.Until
 				for _, speed := range phase.Speeds {
-					snapshot := solver.Job{AllowedNodes: speed.AllowedNodes, Scaling: speed.Scaling}
-					if len(speed.AllowedNodes) == 0 || len(speed.AllowedNodes) != len(speed.Scaling.Speeds) || !slices.IsSorted(speed.AllowedNodes) {
-						t.Fatalf("%q: %+v is not a table", name, speed)
-					}
-					for _, nodes := range speed.AllowedNodes {
-						if s := speed.Factor * snapshot.Speed(nodes); !(s > 0 && s <= solver.MaxSpeed*(1+1e-9)) {
-							t.Fatalf("%q on %d of %s: speed %v", name, nodes, speed.NodeType, s)
-						}
-					}
+					checkTable(t, name, speed)
 				}
 			}
 			if before != 1 || app.RestartTime < 0 || app.RestartTime%time.Second != 0 {

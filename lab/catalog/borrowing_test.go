@@ -93,36 +93,42 @@ func TestBorrowing(t *testing.T) {
 	}
 }
 
+// drawBorrowers returns a random snapshot of teams, and whether they may have limits. Its running jobs were started by
+// the rule without preemption.
+func drawBorrowers(t *rapid.T) (s *solver.Snapshot, limited bool) {
+	s = &solver.Snapshot{TotalNodes: rapid.IntRange(6, 24).Draw(t, "nodes")}
+	limited = rapid.Bool().Draw(t, "limited")
+	left := s.TotalNodes
+	for i := range rapid.IntRange(1, 4).Draw(t, "teams") {
+		group := solver.Group{ID: fmt.Sprint(i), Quota: rapid.IntRange(0, left).Draw(t, "quota")}
+		left -= group.Quota
+		if limited && rapid.Bool().Draw(t, "limited") {
+			group.Limit = new(rapid.IntRange(0, s.TotalNodes).Draw(t, "limit"))
+		}
+		s.Groups = append(s.Groups, group)
+	}
+	for i := range rapid.IntRange(0, 12).Draw(t, "jobs") {
+		team := rapid.SampledFrom(s.Groups).Draw(t, "team").ID
+		s.Jobs = append(s.Jobs, fixed(team, rapid.IntRange(1, 6).Draw(t, "size"), 0))
+		s.Jobs[i].TrainingTime = time.Duration(rapid.IntRange(0, 3).Draw(t, "trained"))
+	}
+	for i, option := range borrowingWaiting(s) {
+		s.Jobs[i].CurrentNodes = int(option.Nodes)
+	}
+	for i := range s.Jobs {
+		if rapid.IntRange(0, 2).Draw(t, "ended") == 0 {
+			s.Jobs[i].CurrentNodes = 0
+		}
+	}
+	return s, limited
+}
+
 // TestBorrowingRules checks on random snapshots that no limit is exceeded and that no job waits for which
 // there is room. If the quotas fit in the pool and there are no limits, no job waits that the quota of
 // its team covers.
 func TestBorrowingRules(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := &solver.Snapshot{TotalNodes: rapid.IntRange(6, 24).Draw(t, "nodes")}
-		limited := rapid.Bool().Draw(t, "limited")
-		left := s.TotalNodes
-		for i := range rapid.IntRange(1, 4).Draw(t, "teams") {
-			group := solver.Group{ID: fmt.Sprint(i), Quota: rapid.IntRange(0, left).Draw(t, "quota")}
-			left -= group.Quota
-			if limited && rapid.Bool().Draw(t, "limited") {
-				group.Limit = new(rapid.IntRange(0, s.TotalNodes).Draw(t, "limit"))
-			}
-			s.Groups = append(s.Groups, group)
-		}
-		for i := range rapid.IntRange(0, 12).Draw(t, "jobs") {
-			team := rapid.SampledFrom(s.Groups).Draw(t, "team").ID
-			s.Jobs = append(s.Jobs, fixed(team, rapid.IntRange(1, 6).Draw(t, "size"), 0))
-			s.Jobs[i].TrainingTime = time.Duration(rapid.IntRange(0, 3).Draw(t, "trained"))
-		}
-		// All running jobs were started by the rule.
-		for i, option := range borrowingWaiting(s) {
-			s.Jobs[i].CurrentNodes = int(option.Nodes)
-		}
-		for i := range s.Jobs {
-			if rapid.IntRange(0, 2).Draw(t, "ended") == 0 {
-				s.Jobs[i].CurrentNodes = 0
-			}
-		}
+		s, limited := drawBorrowers(t)
 		for name, rule := range map[string]sim.Rule{"borrowing": borrowing, "borrowing-waiting": borrowingWaiting} {
 			options := rule(s)
 			decision, err := rule.Decide(t.Context(), sim.Input{Snapshot: s})

@@ -42,6 +42,24 @@ func TestPartitionsAreNotShared(t *testing.T) {
 	}
 }
 
+// fastAndSlow returns two node types with a number of nodes each.
+func fastAndSlow(nodes int) []solver.NodeType {
+	return []solver.NodeType{{ID: "fast", Nodes: nodes, Speed: 2}, {ID: "slow", Nodes: nodes, Speed: 1}}
+}
+
+// partOf returns the configuration of a team alone on the nodes of its quota, of each type if there are types.
+func partOf(config sim.Config, nodes int) sim.Config {
+	part := config
+	part.Nodes, part.Groups, part.Resized = nodes, nil, nil
+	if config.NodeTypes != nil {
+		part.NodeTypes, part.Nodes = fastAndSlow(nodes), 2*nodes
+	}
+	for _, change := range config.Resized {
+		part.Resized = append(part.Resized, sim.NodesAt{At: change.At, Nodes: change.Nodes * nodes / config.Nodes})
+	}
+	return part
+}
+
 // TestPartitionsEqualRunsAlone compares the policies with partitions with runs of each team alone on its nodes, because
 // teams do not affect each other.
 func TestPartitionsEqualRunsAlone(t *testing.T) {
@@ -49,9 +67,6 @@ func TestPartitionsEqualRunsAlone(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		name := rapid.SampledFrom([]string{Partitions, "fifo-partitions", TeamTypePartitions}).Draw(t, "policy")
 		onTypes := name == TeamTypePartitions || name == Partitions && rapid.Bool().Draw(t, "on types")
-		types := func(nodes int) []solver.NodeType {
-			return []solver.NodeType{{ID: "fast", Nodes: nodes, Speed: 2}, {ID: "slow", Nodes: nodes, Speed: 1}}
-		}
 		config := sim.DefaultConfig(rapid.IntRange(2*maxMinNodes, 24).Draw(t, "nodes"))
 		config.Frequency = time.Duration(rapid.IntRange(1, 60).Draw(t, "frequency")) * time.Second
 		config.RestartTime = time.Duration(rapid.IntRange(0, 20).Draw(t, "restart")) * time.Second
@@ -63,7 +78,7 @@ func TestPartitionsEqualRunsAlone(t *testing.T) {
 			config.Groups = append(config.Groups, solver.Group{ID: id, Quota: quotas[id]})
 		}
 		if onTypes {
-			config.NodeTypes, config.Nodes = types(config.Nodes), 2*config.Nodes
+			config.NodeTypes, config.Nodes = fastAndSlow(config.Nodes), 2*config.Nodes
 		} else if rapid.Bool().Draw(t, "the pool changes") {
 			config.Resized = []sim.NodesAt{{At: 50 * time.Second, Nodes: config.Nodes / 2}, {At: 100 * time.Second, Nodes: config.Nodes}}
 		}
@@ -80,16 +95,8 @@ func TestPartitionsEqualRunsAlone(t *testing.T) {
 		}
 		want := make(map[string]sim.JobResult)
 		for id, nodes := range quotas {
-			part, own := sim.Workload{}, config
-			own.Nodes, own.Groups, own.Resized = nodes, nil, nil
-			if onTypes {
-				own.NodeTypes, own.Nodes = types(nodes), 2*nodes
-			}
-			for _, change := range config.Resized {
-				own.Resized = append(own.Resized, sim.NodesAt{At: change.At, Nodes: change.Nodes * nodes / config.Nodes})
-			}
-			part.Jobs = slices.DeleteFunc(slices.Clone(w.Jobs), func(j sim.WorkloadJob) bool { return j.Group != id })
-			result, err := find(t, alone[name]).Run(t.Context(), part, own, newAllocator())
+			part := sim.Workload{Jobs: slices.DeleteFunc(slices.Clone(w.Jobs), func(j sim.WorkloadJob) bool { return j.Group != id })}
+			result, err := find(t, alone[name]).Run(t.Context(), part, partOf(config, nodes), newAllocator())
 			if err != nil {
 				t.Fatal(err)
 			}

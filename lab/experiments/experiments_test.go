@@ -121,43 +121,50 @@ func TestRunCounts(t *testing.T) {
 	if calls != last {
 		t.Errorf("%d of %d runs were reported", calls, last)
 	}
-	type key struct {
-		setting string
-		source  Source
-		policy  string
-		nodes   int
-	}
-	rows := make(map[key]Row)
+	rows := make(map[rowKey]Row)
 	for _, e := range results.Experiments {
 		for _, row := range e.Rows {
-			rows[key{row.Setting, row.Source, row.Policy, row.Nodes}] = row
+			rows[rowKey{row.Setting, row.Source, row.Policy, row.Nodes}] = row
 		}
 	}
 	for _, setting := range settings() {
 		for _, source := range []Source{Synthetic, Trace} {
-			runs := 2
-			if source == Trace && setting.Disturbance == (sim.Disturbance{}) {
-				runs = 1 // There is nothing random in it.
-			}
 			for _, policy := range setting.Policies {
 				for _, nodes := range config.Pools {
-					row := rows[key{setting.Name, source, policy, nodes}]
-					if row.Runs != runs || row.Jobs != 120 || row.Decisions == 0 {
-						t.Errorf("%s, %s, %s, %d nodes: %d runs of %d jobs; want %d of 120",
-							setting.Name, source, policy, nodes, row.Runs, row.Jobs, runs)
-					}
-					if (row.ExtraJobsPer100 == nil) != (policy == greedyPolicy) {
-						t.Errorf("%s of %s: additional jobs %v", policy, setting.Name, row.ExtraJobsPer100)
-					}
-					if setting.Batch != (row.OverBound != nil) || (setting.Batch && row.OverBound.Mean < 1) {
-						t.Errorf("%s in %s is %v of the bound", policy, setting.Name, row.OverBound)
-					}
+					key := rowKey{setting.Name, source, policy, nodes}
+					checkRow(t, setting, key, rows[key])
 				}
 			}
 		}
 	}
 	if p := results.Proof; p.Proven != p.Decisions || p.Decisions == 0 || len(p.Unproven) != 0 {
 		t.Errorf("%d of %d decisions proven, %d kept", p.Proven, p.Decisions, len(p.Unproven))
+	}
+}
+
+// rowKey identifies a row of the results.
+type rowKey struct {
+	setting string
+	source  Source
+	policy  string
+	nodes   int
+}
+
+// checkRow checks the counts of a row, and which comparisons it has.
+func checkRow(t *testing.T, setting setting, key rowKey, row Row) {
+	t.Helper()
+	runs := 2
+	if key.source == Trace && setting.Disturbance == (sim.Disturbance{}) {
+		runs = 1 // There is nothing random in it.
+	}
+	if row.Runs != runs || row.Jobs != 120 || row.Decisions == 0 {
+		t.Errorf("%+v: %d runs of %d jobs; want %d of 120", key, row.Runs, row.Jobs, runs)
+	}
+	if (row.ExtraJobsPer100 == nil) != (key.policy == greedyPolicy) {
+		t.Errorf("%+v: additional jobs %v", key, row.ExtraJobsPer100)
+	}
+	if setting.Batch != (row.OverBound != nil) || (setting.Batch && row.OverBound.Mean < 1) {
+		t.Errorf("%+v is %v of the bound", key, row.OverBound)
 	}
 }
 

@@ -1,8 +1,8 @@
 package world_test
 
 import (
+	"cmp"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -65,31 +65,78 @@ func rayCluster(t *testing.T, job *unstructured.Unstructured, what string) *unst
 	return ray
 }
 
+// shrunk returns the Workload of a stranger that was admitted with 32 GPUs and uses half of them now.
+func shrunk(t *testing.T) *unstructured.Unstructured {
+	t.Helper()
+	object := workload(t, "", 32)
+	assigned, _, _ := unstructured.NestedSlice(object.Object, "status", "admission", "podSetAssignments")
+	assigned[0].(map[string]any)["count"] = int64(4)
+	_ = unstructured.SetNestedSlice(object.Object, assigned, "status", "admission", "podSetAssignments")
+	_ = unstructured.SetNestedSlice(object.Object, []any{map[string]any{"name": "main", "count": int64(2)}}, "spec", "podSets")
+	return object
+}
+
+// kueueCase is a cluster with the queued job a and another one that waits, and what elastalloc may do with a.
+type kueueCase struct {
+	elastic, off bool
+	ray          string // what is special of a RayCluster, "" for a Job
+	banned       bool   // Its namespace may not use the pool, and its pods are elsewhere.
+	nodes        int
+	change       func(job *unstructured.Unstructured)
+	workloads    []*unstructured.Unstructured
+	queue        string // the ClusterQueue; "" for one with a quota of 8 nodes
+	pinned       world.Reason
+	ceiling      int
+	quota        int // -1 is unlimited
+}
+
+// cluster returns the cluster of the case.
+func (test kueueCase) cluster(t *testing.T) *worldtest.Cluster {
+	t.Helper()
+	a := worldtest.Queued(worldtest.Job("a", test.nodes, map[string]string{"work": "100h"}), test.elastic)
+	if test.change != nil {
+		test.change(a)
+	}
+	c := worldtest.New(8, a, worldtest.Queued(worldtest.Job("b", 0, map[string]string{"work": "100h"}), true))
+	c.Now = c.Now.Add(time.Hour)
+	if !test.off {
+		const quota = `{metadata: {name: shared},
+			spec: {resourceGroups: [{flavors: [{resources: [{name: nvidia.com/gpu, nominalQuota: 64}]}]}]}}`
+		c.Kueue = &world.Kueue{
+			Workloads:     test.workloads,
+			LocalQueues:   []*unstructured.Unstructured{fromYAML(t, `{metadata: {name: team, namespace: default}, spec: {clusterQueue: shared}}`)},
+			ClusterQueues: []*unstructured.Unstructured{fromYAML(t, cmp.Or(test.queue, quota))},
+		}
+	}
+	if test.ray != "" {
+		c.Jobs["a"], c.Pods = rayCluster(t, a, test.ray), nil
+	}
+	if test.banned {
+		c.Pool.Namespaces, c.Pods = []string{"other"}, nil
+	}
+	return c
+}
+
+// sharedLimit returns the limit of the ClusterQueue, -1 if it has none.
+func sharedLimit(w *world.ClusterState) int {
+	for _, group := range w.Queues {
+		if group.Name == "ClusterQueue/shared" && group.Limit != nil {
+			return *group.Limit
+		}
+	}
+	return -1
+}
+
 // TestKueueJobs: only what Kueue admitted, or will start by itself, is decided on, and nothing grows
 // while a stranger waits.
 func TestKueueJobs(t *testing.T) {
 	t.Parallel()
-	local := fromYAML(t, `{metadata: {name: team, namespace: default}, spec: {clusterQueue: shared}}`)
-	const free = `{metadata: {name: shared}, spec: {resourceGroups: [{flavors: [{resources: [{name: nvidia.com/gpu, nominalQuota: 64}]}]}]},}`
-	const borrows = `{metadata: {name: shared}, spec: {cohortName: all, resourceGroups: ` +
-		`[{flavors: [{resources: [{name: nvidia.com/gpu, nominalQuota: "16"BORROW}]}]}]}}`
-	shrunk := workload(t, "", 32)
-	assigned, _, _ := unstructured.NestedSlice(shrunk.Object, "status", "admission", "podSetAssignments")
-	assigned[0].(map[string]any)["count"] = int64(4)
-	_ = unstructured.SetNestedSlice(shrunk.Object, assigned, "status", "admission", "podSetAssignments")
-	_ = unstructured.SetNestedSlice(shrunk.Object, []any{map[string]any{"name": "main", "count": int64(2)}}, "spec", "podSets")
-	for name, test := range map[string]struct {
-		elastic, off bool
-		ray          string // what is special of a RayCluster, "" for a Job
-		banned       bool   // Its namespace may not use the pool, and its pods are elsewhere.
-		nodes        int
-		change       func(job *unstructured.Unstructured)
-		workloads    []*unstructured.Unstructured
-		queue        string
-		pinned       world.Reason
-		ceiling      int
-		quota        int // -1 is unlimited
-	}{
+	// borrows returns a ClusterQueue with a quota of 2 nodes in a cohort.
+	borrows := func(limit string) string {
+		return `{metadata: {name: shared}, spec: {cohortName: all, resourceGroups: ` +
+			`[{flavors: [{resources: [{name: nvidia.com/gpu, nominalQuota: "16"` + limit + `}]}]}]}}`
+	}
+	for name, test := range map[string]kueueCase{
 		"admitted": {elastic: true, nodes: 4, workloads: []*unstructured.Unstructured{workload(t, "a", 32)}, quota: 8},
 		"grows already": {
 			elastic: true, nodes: 4, workloads: []*unstructured.Unstructured{workload(t, "a", 16), workload(t, "a", 0)}, quota: 8,
@@ -97,7 +144,7 @@ func TestKueueJobs(t *testing.T) {
 		"a stranger runs": {
 			elastic: true, nodes: 4, workloads: []*unstructured.Unstructured{workload(t, "a", 32), workload(t, "", 24)}, quota: 5,
 		},
-		"a stranger shrank": {elastic: true, nodes: 4, workloads: []*unstructured.Unstructured{workload(t, "a", 32), shrunk}, quota: 6},
+		"a stranger shrank": {elastic: true, nodes: 4, workloads: []*unstructured.Unstructured{workload(t, "a", 32), shrunk(t)}, quota: 6},
 		"a stranger waits": {
 			elastic: true, nodes: 4, workloads: []*unstructured.Unstructured{workload(t, "a", 32), workload(t, "", 0)}, ceiling: 4, quota: 8,
 		},
@@ -135,45 +182,22 @@ func TestKueueJobs(t *testing.T) {
 		"elsewhere": {
 			elastic: true, banned: true, nodes: 4, workloads: []*unstructured.Unstructured{workload(t, "a", 32)}, pinned: world.NotAllowed, quota: 4,
 		},
-		"borrows":            {elastic: true, nodes: 4, queue: borrows, workloads: []*unstructured.Unstructured{workload(t, "a", 32)}, quota: -1},
-		"borrows to a limit": {elastic: true, nodes: 4, queue: "limit", workloads: []*unstructured.Unstructured{workload(t, "a", 32)}, quota: 3},
+		"borrows": {
+			elastic: true, nodes: 4, queue: borrows(""), workloads: []*unstructured.Unstructured{workload(t, "a", 32)}, quota: -1,
+		},
+		"borrows to a limit": {
+			elastic: true, nodes: 4, queue: borrows(", borrowingLimit: 8"),
+			workloads: []*unstructured.Unstructured{workload(t, "a", 32)}, quota: 3,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			a := worldtest.Queued(worldtest.Job("a", test.nodes, map[string]string{"work": "100h"}), test.elastic)
-			if test.change != nil {
-				test.change(a)
-			}
-			c := worldtest.New(8, a, worldtest.Queued(worldtest.Job("b", 0, map[string]string{"work": "100h"}), true))
-			c.Now = c.Now.Add(time.Hour)
-			queue := map[string]string{"": free, "limit": strings.ReplaceAll(borrows, "BORROW", ", borrowingLimit: 8")}[test.queue]
-			if test.queue == borrows {
-				queue = strings.ReplaceAll(borrows, "BORROW", "")
-			}
-			if !test.off {
-				c.Kueue = &world.Kueue{
-					Workloads: test.workloads, LocalQueues: []*unstructured.Unstructured{local},
-					ClusterQueues: []*unstructured.Unstructured{fromYAML(t, queue)},
-				}
-			}
-			if test.ray != "" {
-				c.Jobs["a"], c.Pods = rayCluster(t, a, test.ray), nil
-			}
-			if test.banned {
-				c.Pool.Namespaces, c.Pods = []string{"other"}, nil
-			}
-			w := c.ClusterState()
+			w := test.cluster(t).ClusterState()
 			j := w.Jobs[slices.IndexFunc(w.Jobs, func(j *world.Job) bool { return j.UID == "uid-a" })]
 			if j.Pinned != test.pinned || j.Ceiling != test.ceiling || j.Kueue != (test.pinned == "") || j.Kueue && !j.Shape.NoPause {
 				t.Errorf("pinned %q (%s), ceiling %d, Kueue's %t; want %q and %d", j.Pinned, j.Message, j.Ceiling, j.Kueue, test.pinned, test.ceiling)
 			}
-			quota := -1
-			for _, group := range w.Queues {
-				if group.Name == "ClusterQueue/shared" && group.Limit != nil {
-					quota = *group.Limit
-				}
-			}
-			if quota != test.quota {
+			if quota := sharedLimit(w); quota != test.quota {
 				t.Errorf("quota is %d; want %d", quota, test.quota)
 			}
 		})

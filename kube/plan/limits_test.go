@@ -2,6 +2,7 @@ package plan_test
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -178,6 +179,57 @@ func TestWholeNodesAsUnits(t *testing.T) {
 	})
 }
 
+// drawUnitCluster returns a random pool that counts units, whose pods all have a node, and the free units of its nodes. The
+// units per pod divide each other if nested is true.
+func drawUnitCluster(t *rapid.T, nested bool) (c *worldtest.Cluster, free map[string]int) {
+	units := rapid.SampledFrom([][]int{{1, 2, 3, 4}, {3, 8}}).Draw(t, "units per pod")
+	if nested {
+		units = rapid.SampledFrom([][]int{{1, 2, 4, 8}, {2, 4}, {1, 3, 6}}).Draw(t, "nested units per pod")
+	}
+	nodes := rapid.IntRange(2, 3).Draw(t, "nodes")
+	var jobs []*unstructured.Unstructured
+	for i := range rapid.IntRange(3, 6).Draw(t, "jobs") {
+		annotations := map[string]string{"work": "100h", "nodes": "1-4"}
+		if rapid.IntRange(0, 3).Draw(t, "fixed") == 0 {
+			annotations["paused"] = "true"
+		}
+		jobs = append(jobs,
+			worldtest.SmallJob(fmt.Sprintf("job-%d", i), rapid.IntRange(0, 1).Draw(t, "pods"),
+				rapid.SampledFrom(units).Draw(t, "units"), annotations))
+	}
+	c = worldtest.NewOf(worldtest.UnitPool(), nodes, jobs...)
+	free = make(map[string]int)
+	for i, n := range c.Nodes {
+		free[n.Name] = worldtest.PerNode
+		if lost := rapid.IntRange(0, 5).Draw(t, "lost"); i > 0 && lost > 0 && len(podsOn(c, n.Name)) == 0 {
+			n.Status.Allocatable[worldtest.Unit] = resource.MustParse(fmt.Sprint(worldtest.PerNode - lost))
+			free[n.Name] -= lost
+		}
+	}
+	if len(podsOn(c, "")) > 0 {
+		t.Skip("a pod waits")
+	}
+	c.Now = c.Now.Add(time.Hour)
+	return c, free
+}
+
+// drawUnits returns a random response that the total of a request allows, and the units of the pods that it decides on.
+func drawUnits(t *rapid.T, r plan.Request) (answer *elastallocv1.AllocateResponse, pods []int) {
+	answer = &elastallocv1.AllocateResponse{SnapshotId: "d"}
+	left := r.Available()
+	for _, j := range r.Jobs {
+		units := 0
+		if legal := slices.DeleteFunc(plan.Legal(j), func(n int) bool { return n > left }); len(legal) > 0 {
+			units = rapid.SampledFrom(legal).Draw(t, "decided")
+		}
+		answer.Allocations = append(answer.Allocations, &elastallocv1.Allocation{JobId: j.ID, Nodes: int32(units)})
+		left -= units
+		pods = append(pods, slices.Repeat([]int{j.PerPod}, units/j.PerPod)...)
+	}
+	keep(r, answer)
+	return answer, pods
+}
+
 // TestSizeLimits: of the allocations that the total allows, the size limits allow those that can be placed.
 // If the units per pod do not divide each other, they allow those and perhaps others.
 func TestSizeLimits(t *testing.T) {
@@ -185,64 +237,17 @@ func TestSizeLimits(t *testing.T) {
 	exact, placed, limited := 0, 0, 0
 	rapid.Check(t, func(t *rapid.T) {
 		nested := rapid.Bool().Draw(t, "nested")
-		units := rapid.SampledFrom([][]int{{1, 2, 3, 4}, {3, 8}}).Draw(t, "units per pod")
-		if nested {
-			units = rapid.SampledFrom([][]int{{1, 2, 4, 8}, {2, 4}, {1, 3, 6}}).Draw(t, "nested units per pod")
-		}
-		nodes := rapid.IntRange(2, 3).Draw(t, "nodes")
-		var jobs []*unstructured.Unstructured
-		for i := range rapid.IntRange(3, 6).Draw(t, "jobs") {
-			annotations := map[string]string{"work": "100h", "nodes": "1-4"}
-			if rapid.IntRange(0, 3).Draw(t, "fixed") == 0 {
-				annotations["paused"] = "true"
-			}
-			jobs = append(jobs,
-				worldtest.SmallJob(fmt.Sprintf("job-%d", i), rapid.IntRange(0, 1).Draw(t, "pods"),
-					rapid.SampledFrom(units).Draw(t, "units"), annotations))
-		}
-		c := worldtest.NewOf(worldtest.UnitPool(), nodes, jobs...)
-		free := make(map[string]int)
-		for i, n := range c.Nodes {
-			free[n.Name] = worldtest.PerNode
-			if lost := rapid.IntRange(0, 5).Draw(t, "lost"); i > 0 && lost > 0 && len(podsOn(c, n.Name)) == 0 {
-				n.Status.Allocatable[worldtest.Unit] = resource.MustParse(fmt.Sprint(worldtest.PerNode - lost))
-				free[n.Name] -= lost
-			}
-		}
-		for _, pod := range c.Pods {
-			if pod.Spec.NodeName == "" {
-				t.Skip("a pod waits")
-			}
-		}
-		c.Now = c.Now.Add(time.Hour)
+		c, free := drawUnitCluster(t, nested)
 		r := plan.Snapshot(c.ClusterState(), "d", nil)
 		for _, omitted := range r.Omitted {
 			for node, units := range omitted.Job.Kept {
 				free[node] -= units
 			}
 		}
-		var pieces []int
-		answer := &elastallocv1.AllocateResponse{SnapshotId: "d"}
-		total := 0
-		for _, j := range r.Jobs {
-			left := r.Available() - total
-			nodes := 0
-			if legal := slices.DeleteFunc(plan.Legal(j), func(n int) bool { return n > left }); len(legal) > 0 {
-				nodes = rapid.SampledFrom(legal).Draw(t, "decided")
-			}
-			answer.Allocations = append(answer.Allocations, &elastallocv1.Allocation{JobId: j.ID, Nodes: int32(nodes)})
-			total += nodes
-			for range nodes / j.PerPod {
-				pieces = append(pieces, j.PerPod)
-			}
-		}
-		keep(r, answer)
-		slices.SortFunc(pieces, func(a, b int) int { return b - a })
-		var bins []int
-		for _, n := range free {
-			bins = append(bins, n)
-		}
-		can, err := fits(bins, pieces), plan.Check(r, answer)
+		answer, pods := drawUnits(t, r)
+		slices.SortFunc(pods, func(a, b int) int { return b - a })
+		bins := slices.Collect(maps.Values(free))
+		can, err := fits(bins, pods), plan.Check(r, answer)
 		exact++
 		if can {
 			placed++
@@ -250,7 +255,7 @@ func TestSizeLimits(t *testing.T) {
 			limited++
 		}
 		if can && err != nil || nested && !can && err == nil {
-			t.Fatalf("units free on nodes %v, pods %v: they fit is %t; error %v", bins, pieces, can, err)
+			t.Fatalf("units free on nodes %v, pods %v: they fit is %t; error %v", bins, pods, can, err)
 		}
 	})
 	if placed == 0 || limited == 0 {

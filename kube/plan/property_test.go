@@ -127,6 +127,52 @@ func (r *run) check() {
 	}
 }
 
+// writeTargets writes the targets of a decision. No step may be taken until all are written.
+func (r *run) writeTargets(targets []plan.Target) {
+	for i, target := range targets {
+		if p := plan.Steps(r.ClusterState(), ""); len(p.Ready)+len(p.Waiting) > 0 {
+			r.t.Fatalf("steps %v of a decision of which %d of %d targets are written", p, i, len(targets))
+		}
+		write(r.Cluster, target)
+	}
+}
+
+// takeSteps takes all steps of the decision. Before the controller starts again, it takes any number of the steps that may be
+// taken, and pods may leave.
+func (r *run) takeSteps() {
+	for {
+		p := plan.Steps(r.ClusterState(), "")
+		if len(p.Conflicts) > 0 {
+			r.t.Fatalf("conflicts %v", p.Conflicts)
+		}
+		if p.Done() {
+			return
+		}
+		n := rapid.IntRange(0, len(p.Ready)).Draw(r.t, "steps")
+		for _, step := range p.Ready[:n] {
+			r.take(step)
+		}
+		r.Now = r.Now.Add(time.Second)
+		if len(p.Ready) == 0 || rapid.Bool().Draw(r.t, "pods leave") {
+			r.RemoveDeletedPods()
+			r.check()
+		}
+	}
+}
+
+// checkTargets fails the test if a job has another size than was decided.
+func (r *run) checkTargets(request plan.Request, answer *elastallocv1.AllocateResponse) {
+	want := make(map[string]int)
+	for i, j := range request.Jobs {
+		want[j.ID] = int(answer.GetAllocations()[i].GetNodes())
+	}
+	for _, j := range r.ClusterState().Jobs {
+		if size, decided := want[j.ID]; decided && j.Nodes() != size {
+			r.t.Fatalf("%s has %d nodes; want %d", j.ID, j.Nodes(), size)
+		}
+	}
+}
+
 // TestSteps applies random decisions, with restarts of the controller after any write and pods that terminate at any
 // time. No pod ever waits for a node, frozen jobs are not resized, and in the end every job has its target.
 func TestSteps(t *testing.T) {
@@ -145,39 +191,9 @@ func TestSteps(t *testing.T) {
 			t.Fatal(err)
 		}
 		targets := plan.Targets(w, plan.Decision{ID: "decision", Mode: plan.ModeApply}, request, answer)
-		for i, target := range targets {
-			if p := plan.Steps(r.ClusterState(), ""); len(p.Ready)+len(p.Waiting) > 0 {
-				t.Fatalf("steps %v of a decision of which %d of %d targets are written", p, i, len(targets))
-			}
-			write(r.Cluster, target)
-		}
-		for {
-			p := plan.Steps(r.ClusterState(), "")
-			if len(p.Conflicts) > 0 {
-				t.Fatalf("conflicts %v", p.Conflicts)
-			}
-			if p.Done() {
-				break
-			}
-			// Any number of the steps, and the controller starts again.
-			n := rapid.IntRange(0, len(p.Ready)).Draw(t, "steps")
-			for _, step := range p.Ready[:n] {
-				r.take(step)
-			}
-			r.Now = r.Now.Add(time.Second)
-			if len(p.Ready) == 0 || rapid.Bool().Draw(t, "pods leave") {
-				r.RemoveDeletedPods()
-				r.check()
-			}
-		}
-		for i, j := range request.Jobs {
-			want := int(answer.GetAllocations()[i].GetNodes())
-			for _, now := range r.ClusterState().Jobs {
-				if now.ID == j.ID && now.Nodes() != want {
-					t.Fatalf("%s has %d nodes; want %d", j.ID, now.Nodes(), want)
-				}
-			}
-		}
+		r.writeTargets(targets)
+		r.takeSteps()
+		r.checkTargets(request, answer)
 	})
 }
 

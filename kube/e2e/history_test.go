@@ -372,65 +372,86 @@ func (h *history) grows() int {
 	return grows
 }
 
+// usableCount is the number of usable nodes from a time on.
+type usableCount struct {
+	at    time.Time
+	nodes int
+}
+
+// mostUsable returns the maximum number of usable nodes within maxLag before now.
+func mostUsable(counts []usableCount, now time.Time) (most int) {
+	for _, c := range slices.Backward(counts) {
+		most = max(most, c.nodes)
+		if now.Sub(c.at) > maxLag {
+			break // This count was valid at the beginning of maxLag.
+		}
+	}
+	return most
+}
+
+// bound returns the number of pods that are bound to a node and have not ended.
+func (s *state) bound() (n int) {
+	for _, pod := range s.alive {
+		if pod.Spec.NodeName != "" && !ended(pod) {
+			n++
+		}
+	}
+	return n
+}
+
+// requested returns the pods that count as requested at a time: all but surplus pods up to an age of maxLag. If duplicates is
+// true, pods of the same job with the same index count once.
+func (s *state) requested(now time.Time, duplicates bool) map[string]*corev1.Pod {
+	requested := make(map[string]*corev1.Pod)
+	for name, pod := range s.alive {
+		if created, is := s.surplus[pod.UID]; is && now.Sub(created) <= maxLag {
+			continue
+		}
+		if duplicates {
+			name = jobOf(pod) + " " + pod.Annotations["batch.kubernetes.io/job-completion-index"]
+		}
+		requested[name] = pod
+	}
+	return requested
+}
+
 // checkEvents returns an error if, after any event, more pods were bound or requested than the pool has nodes, or if a job
 // grew and all jobs together then requested more nodes than were usable within maxLag. Surplus pods count as requested once
 // they are older than maxLag. Pods that were evicted from unusable nodes count as away for maxLag, because the controller
 // may have decided before it observed the eviction. duplicates is described at history.
 func checkEvents(events []event, duplicates bool) (sum summary, err error) {
 	s := newState()
-	type count struct {
-		at     time.Time
-		usable int
-	}
-	var counts []count
+	var counts []usableCount
 	for i, e := range events {
 		sum.events++
 		grows := s.apply(e)
 		if e.kind == "Node" {
-			counts = append(counts, count{e.at, s.usableNodes()})
+			counts = append(counts, usableCount{e.at, s.usableNodes()})
 		}
-		counted, bound := make(map[string]*corev1.Pod), 0
-		for name, pod := range s.alive {
-			if pod.Spec.NodeName != "" && !ended(pod) {
-				bound++
-			}
-			if created, is := s.surplus[pod.UID]; is && e.at.Sub(created) <= maxLag {
-				continue
-			}
-			if duplicates {
-				name = jobOf(pod) + " " + pod.Annotations["batch.kubernetes.io/job-completion-index"]
-			}
-			counted[name] = pod
-		}
+		requested, bound := s.requested(e.at, duplicates), s.bound()
 		if duplicates {
-			sum.duplicates = max(sum.duplicates, len(s.alive)-len(counted))
+			sum.duplicates = max(sum.duplicates, len(s.alive)-len(requested))
 		}
-		if n := len(counted); n > sum.mostPods {
+		if n := len(requested); n > sum.mostPods {
 			sum.mostPods, sum.mostNodes = n, len(s.usable)
 		}
-		demands := s.demands(counted, e.at)
+		demands := s.demands(requested, e.at)
 		maps.DeleteFunc(demands, func(_ string, d demand) bool { return d.nodes() == 0 && d.away == 0 })
-		if len(counted) > len(s.usable) || bound > len(s.usable) {
+		if len(requested) > len(s.usable) || bound > len(s.usable) {
 			return sum, fmt.Errorf("after event %d, %d pods are requested and %d are bound on %d nodes: %v of %v; %s",
-				e.revision, len(counted), bound, len(s.usable), slices.Sorted(maps.Keys(s.alive)), demands, describeEvents(events[:i+1], demands))
+				e.revision, len(requested), bound, len(s.usable), slices.Sorted(maps.Keys(s.alive)), demands, describeEvents(events[:i+1], demands))
 		}
 		if !grows {
 			continue
 		}
 		sum.grows++
-		requested, most := 0, 0
+		nodes := 0
 		for _, d := range demands {
-			requested += d.nodes()
+			nodes += d.nodes()
 		}
-		for _, c := range slices.Backward(counts) {
-			most = max(most, c.usable)
-			if e.at.Sub(c.at) > maxLag {
-				break // This count was valid at the beginning of maxLag.
-			}
-		}
-		if requested > most {
+		if most := mostUsable(counts, e.at); nodes > most {
 			return sum, fmt.Errorf("after event %d, in which %s grows, all jobs request %d nodes; %d are usable: %+v; %s",
-				e.revision, e.name, requested, most, demands, describeEvents(events[:i+1], demands))
+				e.revision, e.name, nodes, most, demands, describeEvents(events[:i+1], demands))
 		}
 	}
 	return sum, nil

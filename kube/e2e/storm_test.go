@@ -18,6 +18,103 @@ import (
 
 var stormSeed = flag.Uint64("storm-seed", 1, "seed of the random events of TestStorm")
 
+// storm makes random events happen in a pool.
+type storm struct {
+	*rand.Rand
+	t             *testing.T
+	pool          string
+	nodes         int
+	lost, drained map[int]bool // nodes by index
+	submitted     int
+}
+
+// event makes a random event happen.
+func (s *storm) event() {
+	s.t.Helper()
+	node := s.IntN(s.nodes)
+	switch s.IntN(10) {
+	default:
+		s.submit()
+	case 0, 1: // Delete a job, if it exists and is a Job.
+		background := metav1.DeletePropagationBackground
+		_ = kube.Client.BatchV1().Jobs(s.pool).Delete(s.t.Context(), s.job(), metav1.DeleteOptions{PropagationPolicy: &background})
+	case 2: // Change the work of a job.
+		patch := fmt.Sprintf(`{"metadata":{"annotations":{"elastalloc.dev/work":"%dh"}}}`, 1+s.IntN(200))
+		_, _ = kube.Client.BatchV1().Jobs(s.pool).Patch(s.t.Context(), s.job(), types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	case 3:
+		s.loseOrRestore(node)
+	case 4:
+		s.drainOrRestore(node)
+	case 5:
+		s.deletePod()
+	}
+}
+
+// job returns the name of a job that was submitted, or will be next.
+func (s *storm) job() string { return fmt.Sprintf("job-%03d", 1+s.IntN(s.submitted+1)) }
+
+// submit submits a Job or a JobSet, which may complete.
+func (s *storm) submit() {
+	s.t.Helper()
+	s.submitted++
+	annotations := map[string]string{"test/stop-delay": fmt.Sprintf("%dms", s.IntN(2000))}
+	if s.IntN(2) == 0 {
+		annotations["test/run-for"] = fmt.Sprintf("%ds", 2+s.IntN(20))
+	}
+	j := job{
+		name: fmt.Sprintf("job-%03d", s.submitted), size: 1 + s.IntN(4), annotations: elastic(1 + s.IntN(50)),
+		pods: annotations, evictAfter: 2 * time.Second,
+	}
+	if s.IntN(3) == 0 {
+		j.submitJobSet(s.t, s.pool)
+	} else {
+		j.submit(s.t, s.pool)
+	}
+}
+
+// mayTakeNode reports whether another node may be lost or drained: at most a third of the nodes is.
+func (s *storm) mayTakeNode() bool { return len(s.lost)+len(s.drained) < s.nodes/3 }
+
+// loseOrRestore loses a node, or restores it if it is lost.
+func (s *storm) loseOrRestore(node int) {
+	s.t.Helper()
+	switch {
+	case s.lost[node]:
+		delete(s.lost, node)
+	case s.mayTakeNode():
+		s.lost[node] = true
+	default:
+		return
+	}
+	must(s.t, setLost(s.t.Context(), cluster.NodeName(s.pool, node), s.lost[node]))
+}
+
+// drainOrRestore drains a node, or restores it if it is drained.
+func (s *storm) drainOrRestore(node int) {
+	s.t.Helper()
+	ctx, name := s.t.Context(), cluster.NodeName(s.pool, node)
+	switch {
+	case s.drained[node]:
+		delete(s.drained, node)
+		must(s.t, setCordoned(ctx, name, false))
+	case s.mayTakeNode():
+		s.drained[node] = true
+		must(s.t, setCordoned(ctx, name, true))
+		_ = kube.Client.CoreV1().Pods(s.pool).DeleteCollection(ctx, metav1.DeleteOptions{},
+			metav1.ListOptions{FieldSelector: "spec.nodeName=" + name})
+	}
+}
+
+// deletePod deletes any pod.
+func (s *storm) deletePod() {
+	s.t.Helper()
+	list, err := kube.Client.CoreV1().Pods(s.pool).List(s.t.Context(), metav1.ListOptions{})
+	must(s.t, err)
+	if len(list.Items) > 0 {
+		_ = kube.Client.CoreV1().Pods(s.pool).Delete(s.t.Context(), list.Items[s.IntN(len(list.Items))].Name, metav1.DeleteOptions{})
+	}
+}
+
 // TestStorm submits, deletes and changes jobs, and loses, restores and drains nodes at random for a minute, and on until
 // jobs have grown often enough. The watches of the controller lag. At no time may there be more pods than nodes, and the
 // controller must not write to foreign jobs.
@@ -40,72 +137,20 @@ func TestStorm(t *testing.T) {
 	// The events depend on the seed; their effects depend on the timing of the cluster.
 	random := rand.New(rand.NewPCG(*stormSeed, 2))
 	ctx := t.Context()
-	lost, drained := map[int]bool{}, map[int]bool{}
-	submitted := 0
+	s := &storm{Rand: random, t: t, pool: pool, nodes: nodes, lost: make(map[int]bool), drained: make(map[int]bool)}
 	goesOn := func(after time.Duration) bool { return after < duration || after < maxDuration && h.grows() < minGrows }
 	for began := time.Now(); goesOn(time.Since(began)); sleep(ctx, time.Duration(100+random.IntN(700))*time.Millisecond) {
-		node := random.IntN(nodes)
-		name := cluster.NodeName(pool, node)
-		switch random.IntN(10) {
-		default:
-			submitted++
-			annotations := map[string]string{"test/stop-delay": fmt.Sprintf("%dms", random.IntN(2000))}
-			if random.IntN(2) == 0 {
-				annotations["test/run-for"] = fmt.Sprintf("%ds", 2+random.IntN(20))
-			}
-			j := job{
-				name: fmt.Sprintf("job-%03d", submitted), size: 1 + random.IntN(4), annotations: elastic(1 + random.IntN(50)),
-				pods: annotations, evictAfter: 2 * time.Second,
-			}
-			if random.IntN(3) == 0 {
-				j.submitJobSet(t, pool)
-			} else {
-				j.submit(t, pool)
-			}
-		case 0, 1: // Delete a job, if it exists and is a Job.
-			background := metav1.DeletePropagationBackground
-			_ = kube.Client.BatchV1().Jobs(pool).Delete(ctx, fmt.Sprintf("job-%03d", 1+random.IntN(submitted+1)),
-				metav1.DeleteOptions{PropagationPolicy: &background})
-		case 2: // Change the work of a job.
-			patch := fmt.Sprintf(`{"metadata":{"annotations":{"elastalloc.dev/work":"%dh"}}}`, 1+random.IntN(200))
-			_, _ = kube.Client.BatchV1().Jobs(pool).Patch(ctx, fmt.Sprintf("job-%03d", 1+random.IntN(submitted+1)),
-				types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-		case 3: // Lose or restore a node. At most a third of the nodes is lost or drained.
-			if lost[node] || len(lost)+len(drained) < nodes/3 {
-				if lost[node] {
-					delete(lost, node)
-				} else {
-					lost[node] = true
-				}
-				must(t, setLost(ctx, name, lost[node]))
-			}
-		case 4: // Drain or restore a node.
-			if !drained[node] && len(lost)+len(drained) < nodes/3 {
-				drained[node] = true
-				must(t, setCordoned(ctx, name, true))
-				_ = kube.Client.CoreV1().Pods(pool).DeleteCollection(ctx, metav1.DeleteOptions{},
-					metav1.ListOptions{FieldSelector: "spec.nodeName=" + name})
-			} else if drained[node] {
-				delete(drained, node)
-				must(t, setCordoned(ctx, name, false))
-			}
-		case 5: // Delete a pod.
-			list, err := kube.Client.CoreV1().Pods(pool).List(ctx, metav1.ListOptions{})
-			must(t, err)
-			if len(list.Items) > 0 {
-				_ = kube.Client.CoreV1().Pods(pool).Delete(ctx, list.Items[random.IntN(len(list.Items))].Name, metav1.DeleteOptions{})
-			}
-		}
+		s.event()
 	}
 	for node := range nodes {
 		must(t, setLost(ctx, cluster.NodeName(pool, node), false))
 		must(t, setCordoned(ctx, cluster.NodeName(pool, node), false))
 	}
 
-	s := h.check(t)
-	t.Logf("%d jobs; %v; %d writes of jobs", submitted, s, checkWrites(t, before, release, pool))
-	if s.grows < minGrows {
-		t.Errorf("%d jobs grew, of %d that were submitted, so the test checked little", s.grows, submitted)
+	sum := h.check(t)
+	t.Logf("%d jobs; %v; %d writes of jobs", s.submitted, sum, checkWrites(t, before, release, pool))
+	if sum.grows < minGrows {
+		t.Errorf("%d jobs grew, of %d that were submitted, so the test checked little", sum.grows, s.submitted)
 	}
 	if after := annotatedSpec(t, pool, "foreign"); after != foreign {
 		t.Errorf("the job without a label was\n%s\nand is\n%s", foreign, after)

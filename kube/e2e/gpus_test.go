@@ -73,6 +73,108 @@ func gpuPods(t *testing.T, prefix string) []corev1.Pod {
 	return slices.DeleteFunc(list.Items, func(pod corev1.Pod) bool { return !strings.HasPrefix(jobOf(&pod), prefix) || ended(&pod) })
 }
 
+// createNotebooks creates pods without a job that use the given numbers of GPUs.
+func createNotebooks(t *testing.T, units ...int) {
+	t.Helper()
+	for i, n := range units {
+		_, err := kube.Client.CoreV1().Pods(gpuPool).Create(t.Context(), &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("notebook-%d", i), Namespace: gpuPool},
+			Spec: corev1.PodSpec{NodeSelector: map[string]string{"pool": gpuPool}, Containers: []corev1.Container{{
+				Name: "notebook", Image: "notebook", Resources: corev1.ResourceRequirements{Requests: gpus(n), Limits: gpus(n)},
+			}}},
+		}, metav1.CreateOptions{})
+		must(t, err)
+	}
+}
+
+// untilSteady waits until the given number of pods of the steady jobs run.
+func untilSteady(t *testing.T, want int) {
+	t.Helper()
+	wait.For(t, "the pods of the steady jobs", func() (bool, string) {
+		var names []string
+		for _, pod := range gpuPods(t, "steady-") {
+			if pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp == nil {
+				names = append(names, pod.Name)
+			}
+		}
+		return len(names) == want, fmt.Sprint(names)
+	})
+}
+
+// steadyPods returns the names of the pods of the steady jobs by UID, and the node of the job that uses all GPUs of it.
+func steadyPods(t *testing.T) (names map[types.UID]string, fullNode string) {
+	t.Helper()
+	names = make(map[types.UID]string)
+	for _, pod := range gpuPods(t, "steady-") {
+		if names[pod.UID] = pod.Name; jobOf(&pod) == "steady-8" {
+			fullNode = pod.Spec.NodeName
+		}
+	}
+	return names, fullNode
+}
+
+// loseGPUs makes a node whose pods use all of its GPUs lose 3 of them, and waits for the event that reports this.
+func loseGPUs(t *testing.T, node string) {
+	t.Helper()
+	patch := fmt.Sprintf(`{"status":{"allocatable":{"nvidia.com/gpu":"%d"}}}`, cluster.GPUs-3)
+	_, err := kube.Client.CoreV1().Nodes().Patch(t.Context(), node,
+		types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "status")
+	must(t, err)
+	wait.For(t, "an event on the node", func() (bool, string) {
+		notes, err := kubectl(t.Context(), kube, "", "get", "events", "-A", "--field-selector",
+			"involvedObject.name="+node+",reason=Retaining", "-o", "custom-columns=NOTE:.message")
+		must(t, err)
+		return strings.Contains(notes, "5 nvidia.com/gpu are allocatable, and its pods use 8"), notes
+	})
+}
+
+// gpuProgress is the progress of the jobs of TestGPUs.
+type gpuProgress struct {
+	completed int
+	pending   map[types.UID]time.Time // when pods were first seen without a node
+	worst     time.Duration           // the longest time for which a pod was seen without a node
+}
+
+// update updates the progress.
+func (p *gpuProgress) update(t *testing.T) {
+	t.Helper()
+	pending := make(map[types.UID]time.Time)
+	for _, pod := range gpuPods(t, "") {
+		if pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil {
+			since, waited := p.pending[pod.UID]
+			if !waited {
+				since = time.Now()
+			}
+			pending[pod.UID], p.worst = since, max(p.worst, time.Since(since))
+		}
+	}
+	p.pending, p.completed = pending, 0
+	list, err := kube.Client.BatchV1().Jobs(gpuPool).List(t.Context(), metav1.ListOptions{})
+	must(t, err)
+	for _, j := range list.Items {
+		if strings.HasPrefix(j.Name, "job-") && slices.ContainsFunc(j.Status.Conditions, func(c batchv1.JobCondition) bool {
+			return c.Type == batchv1.JobComplete && c.Status == corev1.ConditionTrue
+		}) {
+			p.completed++
+		}
+	}
+}
+
+// untilCompleted waits until the given number of jobs have completed, and logs for how long pods were pending.
+func untilCompleted(t *testing.T, jobs int) {
+	t.Helper()
+	start := time.Now()
+	var p gpuProgress
+	for p.completed < jobs { // All of them may take longer than one condition may.
+		before := p.completed
+		wait.For(t, "another job to complete", func() (bool, string) {
+			p.update(t)
+			return p.completed > before, fmt.Sprintf("%d of %d are complete; %d pods are pending", p.completed, jobs, len(p.pending))
+		})
+	}
+	t.Logf("%d jobs completed in %.0f s; a pod was pending for at most %.1f s", jobs, time.Since(start).Seconds(), p.worst.Seconds())
+}
+
 // TestGPUs runs 60 jobs of 1, 2, 4, 8 and 16 GPUs with other pods on 8 nodes of 8 GPUs. When a node loses 3 GPUs while
 // a pod uses all of its GPUs, no job is resized. All 60 jobs complete, the other jobs keep running, and no pod stays
 // pending.
@@ -84,15 +186,7 @@ func TestGPUs(t *testing.T) {
 		settle = 5 * time.Second
 	)
 	newPool(t, pool, nodes)
-	for i, n := range []int{3, 2, 1} {
-		_, err := kube.Client.CoreV1().Pods(pool).Create(t.Context(), &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("notebook-%d", i), Namespace: pool},
-			Spec: corev1.PodSpec{NodeSelector: map[string]string{"pool": pool}, Containers: []corev1.Container{{
-				Name: "notebook", Image: "notebook", Resources: corev1.ResourceRequirements{Requests: gpus(n), Limits: gpus(n)},
-			}}},
-		}, metav1.CreateOptions{})
-		must(t, err)
-	}
+	createNotebooks(t, 3, 2, 1)
 	sizes := func(list string) map[string]string {
 		return map[string]string{"elastalloc.dev/work": "1000h", "elastalloc.dev/nodes": list}
 	}
@@ -102,44 +196,12 @@ func TestGPUs(t *testing.T) {
 	}
 	submitGPUs(t, pool, job{name: "steady-grown", size: 1, annotations: sizes("1-4")}, 1)
 	controller{pool: pool, account: release, settle: settle.String(), more: ", count: units"}.start(t)
-	running := func(prefix string, want int) {
-		t.Helper()
-		wait.For(t, "the pods of "+prefix, func() (bool, string) {
-			var names []string
-			for _, pod := range gpuPods(t, prefix) {
-				if pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp == nil {
-					names = append(names, pod.Name)
-				}
-			}
-			return len(names) == want, fmt.Sprint(names)
-		})
-	}
-	running("steady-", len(steady)+4)
+	untilSteady(t, len(steady)+4)
 
-	// The node of the job of 8 GPUs loses 3 of them.
-	before := make(map[types.UID]string)
-	node := ""
-	for _, pod := range gpuPods(t, "steady-") {
-		if before[pod.UID] = pod.Name; jobOf(&pod) == "steady-8" {
-			node = pod.Spec.NodeName
-		}
-	}
-	patch := fmt.Sprintf(`{"status":{"allocatable":{"nvidia.com/gpu":"%d"}}}`, cluster.GPUs-3)
-	_, err := kube.Client.CoreV1().Nodes().Patch(t.Context(), node,
-		types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "status")
-	must(t, err)
-	wait.For(t, "an event on the node", func() (bool, string) {
-		notes, err := kubectl(t.Context(), kube, "", "get", "events", "-A", "--field-selector",
-			"involvedObject.name="+node+",reason=Retaining", "-o", "custom-columns=NOTE:.message")
-		must(t, err)
-		return strings.Contains(notes, "5 nvidia.com/gpu are allocatable, and its pods use 8"), notes
-	})
+	before, node := steadyPods(t)
+	loseGPUs(t, node)
 	sleep(t.Context(), 2*settle) // longer than the timeout for pods that do not run, and a cadence
-	after := make(map[types.UID]string)
-	for _, pod := range gpuPods(t, "steady-") {
-		after[pod.UID] = pod.Name
-	}
-	if !maps.Equal(before, after) {
+	if after, _ := steadyPods(t); !maps.Equal(before, after) {
 		t.Fatalf("pods were %v; after the node lost GPUs they are %v", before, after)
 	}
 	background := metav1.DeletePropagationBackground
@@ -154,39 +216,8 @@ func TestGPUs(t *testing.T) {
 			annotations: map[string]string{"elastalloc.dev/work": "10s", "elastalloc.dev/nodes": []string{"1,2", "2"}[gpus/16]},
 		}, perPod)
 	}
-	start := time.Now()
-	pending, worst := make(map[types.UID]time.Time), time.Duration(0)
-	completed := 0
-	another := func() (bool, string) {
-		waits := make(map[types.UID]time.Time)
-		for _, pod := range gpuPods(t, "") {
-			if pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil {
-				since, waited := pending[pod.UID]
-				if !waited {
-					since = time.Now()
-				}
-				waits[pod.UID], worst = since, max(worst, time.Since(since))
-			}
-		}
-		pending = waits
-		before := completed
-		completed = 0
-		list, err := kube.Client.BatchV1().Jobs(pool).List(t.Context(), metav1.ListOptions{})
-		must(t, err)
-		for _, j := range list.Items {
-			if strings.HasPrefix(j.Name, "job-") && slices.ContainsFunc(j.Status.Conditions, func(c batchv1.JobCondition) bool {
-				return c.Type == batchv1.JobComplete && c.Status == corev1.ConditionTrue
-			}) {
-				completed++
-			}
-		}
-		return completed > before, fmt.Sprintf("%d of %d are complete; %d pods are pending", completed, jobs, len(pending))
-	}
-	for completed < jobs { // All of them may take longer than one condition may.
-		wait.For(t, "another job to complete", another)
-	}
-	t.Logf("%d jobs completed in %.0f s; a pod was pending for at most %.1f s", jobs, time.Since(start).Seconds(), worst.Seconds())
-	running("steady-", len(steady)-1+4)
+	untilCompleted(t, jobs)
+	untilSteady(t, len(steady)-1+4)
 	wait.For(t, "no pending pods", func() (bool, string) {
 		waiting := slices.DeleteFunc(gpuPods(t, ""), func(pod corev1.Pod) bool { return pod.Spec.NodeName != "" })
 		return len(waiting) == 0, fmt.Sprintf("%d are pending", len(waiting))

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/elastalloc/elastalloc/internal/testing/wait"
+	"github.com/elastalloc/elastalloc/kube/internal/testing/cluster"
 )
 
 // operatedKind is a kind of jobs with its own controller.
@@ -116,33 +117,99 @@ spec:
 // operatedPool returns the pool of an entry of operatedKinds.
 func operatedPool(name string) string { return strings.ToLower(name) + "s" }
 
+// start starts the controller of the kind, until the test ends.
+func (o operatedKind) start(t *testing.T) {
+	t.Helper()
+	operator, err := startOperator(t.Context(), kube, o.operator)
+	must(t, err)
+	t.Cleanup(func() {
+		operator.Kill()
+		if t.Failed() {
+			t.Logf("%s:\n%s", o.operator, operator.Tail())
+		}
+	})
+}
+
+// prepare waits for the webhooks of the kind, if it has any, and creates the object that its jobs need.
+func (o operatedKind) prepare(t *testing.T, pool, kind string) {
+	t.Helper()
+	if o.invalid != "" {
+		wait.For(t, "a webhook that rejects "+o.invalid, func() (bool, string) {
+			err := o.create(t, pool, kind, o.invalid, 1, 1, metav1.DryRunAll)
+			return err != nil && strings.Contains(err.Error(), `admission webhook "validator.`), fmt.Sprint(err)
+		})
+	}
+	if o.before != "" {
+		must(t, o.create(t, pool, "", "runtime", 0, 0))
+	}
+}
+
+// checkShortJobs leaves the two jobs little work in turn, and checks that the job with little work gets most of the nodes.
+// Each time, it kills the controller, of which process is the first, and kills another one after its first writes.
+func checkShortJobs(t *testing.T, c controller, process *cluster.Process, nodes int) {
+	t.Helper()
+	for round, short := range []string{"second", "first", "second"} {
+		process.Kill()
+		setRemaining(t, c.kinds, c.pool, short)
+		g := newKillingProxy(t, c.pool, round+1)
+		g.start(t, c)
+		wait.Until(t, "the controller is killed", g.killed)
+		process = c.start(t)
+		var got map[string]int
+		wait.For(t, "nodes for the job with little work left", func() (bool, string) {
+			setRemaining(t, c.kinds, c.pool, short)
+			got = untilDecided(t, c.pool, 2, nodes)
+			return got[short] > nodes/2, fmt.Sprint(got)
+		})
+		t.Logf("%s has little work left: %v", short, got)
+	}
+}
+
+// checkPodReplaced checks that a deleted pod is replaced.
+func checkPodReplaced(t *testing.T, pool string, nodes int) {
+	t.Helper()
+	list, err := kube.Client.CoreV1().Pods(pool).List(t.Context(), metav1.ListOptions{FieldSelector: "status.phase=Running"})
+	must(t, err)
+	must(t, kube.Client.CoreV1().Pods(pool).Delete(t.Context(), list.Items[0].Name, metav1.DeleteOptions{}))
+	wait.For(t, "the pods after one was deleted", func() (bool, string) {
+		byJob, running := pods(t, pool)
+		return running == nodes, fmt.Sprint(byJob)
+	})
+}
+
+// checkStatusSource checks that an event names the status as the source of the remaining time of the first job.
+func checkStatusSource(t *testing.T, pool string) {
+	t.Helper()
+	events := eventsOf(t, pool, "first")
+	if !slices.ContainsFunc(events, func(e string) bool { return strings.Contains(e, "remaining time by status") }) {
+		t.Errorf("no event names the status as the source of the remaining time: %q", events)
+	}
+}
+
+// checkForbidden checks that the policy rejects the forbidden patches of the first job.
+func (o operatedKind) checkForbidden(t *testing.T, pool, kind string) {
+	t.Helper()
+	config := asAccount(t, release)
+	a := account{clientOf(t, config), dynamicClient(t, config), pool}
+	for _, patch := range append([]string{`{"metadata":{"labels":{"x":"y"}}}`,
+		`{"metadata":{"annotations":{"elastalloc.dev/work":"2h"}}}`}, o.forbidden...) {
+		if err := a.patch(resourceOf(kind), "first", patch); err == nil || !strings.Contains(err.Error(), "ValidatingAdmissionPolicy") {
+			t.Errorf("the policy does not reject %s of its account: %v", patch, err)
+		}
+	}
+}
+
 // TestOperators checks that the real controllers of other kinds of jobs apply decisions. Two jobs of a kind share a pool
 // whose nodes are drained and uncordoned, and alternately have little work left. The controller of elastalloc is killed
 // after its first writes.
 func TestOperators(t *testing.T) {
 	for name, test := range operatedKinds {
 		t.Run(name, func(t *testing.T) {
-			kind := cmp.Or(test.kind, name)
-			operator, err := startOperator(t.Context(), kube, test.operator)
-			must(t, err)
-			t.Cleanup(func() {
-				operator.Kill()
-				if t.Failed() {
-					t.Logf("%s:\n%s", test.operator, operator.Tail())
-				}
-			})
 			const nodes = 8
-			pool := operatedPool(name)
+			kind, pool := cmp.Or(test.kind, name), operatedPool(name)
+			test.start(t)
 			newPool(t, pool, nodes)
-			if test.invalid != "" {
-				wait.For(t, "a webhook that rejects "+test.invalid, func() (bool, string) {
-					err := test.create(t, pool, kind, test.invalid, 1, 1, metav1.DryRunAll)
-					return err != nil && strings.Contains(err.Error(), `admission webhook "validator.`), fmt.Sprint(err)
-				})
-			}
-			if test.before != "" {
-				must(t, test.create(t, pool, "", "runtime", 0, 0))
-			}
+			test.prepare(t, pool, kind)
 			before := auditLength(t)
 			h := record(t, pool)
 			c := controller{pool: pool, account: release, kinds: kind}
@@ -157,51 +224,19 @@ func TestOperators(t *testing.T) {
 			drain(t, pool, true)
 			untilDecided(t, pool, 2, nodes/2)
 			drain(t, pool, false)
-			for round, short := range []string{"second", "first", "second"} {
-				process.Kill()
-				setRemaining(t, kind, pool, short)
-				g := newKillingProxy(t, pool, round+1)
-				g.start(t, c)
-				wait.Until(t, "the controller is killed", g.killed)
-				process = c.start(t)
-				var got map[string]int
-				wait.For(t, "nodes for the job with little work left", func() (bool, string) {
-					setRemaining(t, kind, pool, short)
-					got = untilDecided(t, pool, 2, nodes)
-					return got[short] > nodes/2, fmt.Sprint(got)
-				})
-				t.Logf("%s has little work left: %v", short, got)
-			}
-			// A deleted pod is replaced. KubeRay replaces all hosts of a group before all of them have terminated.
+			checkShortJobs(t, c, process, nodes)
+			// KubeRay replaces all hosts of a group before all of them have terminated. After a drain, it creates pods of a
+			// replica before all of its old pods have terminated.
 			if name != "RayCluster" {
-				list, err := kube.Client.CoreV1().Pods(pool).List(t.Context(), metav1.ListOptions{FieldSelector: "status.phase=Running"})
-				must(t, err)
-				must(t, kube.Client.CoreV1().Pods(pool).Delete(t.Context(), list.Items[0].Name, metav1.DeleteOptions{}))
-				wait.For(t, "the pods after one was deleted", func() (bool, string) {
-					byJob, running := pods(t, pool)
-					return running == nodes, fmt.Sprint(byJob)
-				})
-			}
-
-			// After a drain, KubeRay creates pods of a replica before all of its old pods have terminated.
-			if name != "RayCluster" {
+				checkPodReplaced(t, pool, nodes)
 				t.Log(h.check(t))
 			}
 			t.Logf("%d writes of jobs", checkWrites(t, before, release, pool))
 			checkEnvironment(t, pool, test.nodes)
-			if events := eventsOf(t, pool, "first"); kind == "TrainJob" && !slices.ContainsFunc(events, func(e string) bool {
-				return strings.Contains(e, "remaining time by status")
-			}) {
-				t.Errorf("no event names the status as the source of the remaining time: %q", events)
+			if kind == "TrainJob" {
+				checkStatusSource(t, pool)
 			}
-			config := asAccount(t, release)
-			a := account{clientOf(t, config), dynamicClient(t, config), pool}
-			for _, patch := range append([]string{`{"metadata":{"labels":{"x":"y"}}}`,
-				`{"metadata":{"annotations":{"elastalloc.dev/work":"2h"}}}`}, test.forbidden...) {
-				if err := a.patch(resourceOf(kind), "first", patch); err == nil || !strings.Contains(err.Error(), "ValidatingAdmissionPolicy") {
-					t.Errorf("the policy does not reject %s of its account: %v", patch, err)
-				}
-			}
+			test.checkForbidden(t, pool, kind)
 		})
 	}
 }

@@ -124,6 +124,42 @@ func (d *randomEvents) again(name string, uid types.UID) error {
 	return d.client.Create(d.t.Context(), &job)
 }
 
+// conflict has another writer write a job of the tenant first a few times, or replace it.
+func (d *randomEvents) conflict() {
+	job, left, uid := fmt.Sprint("tenant-", d.IntN(max(1, d.tenants))), d.IntN(8), types.UID(fmt.Sprint("uid-", d.Uint64()))
+	d.onPatch = func(_, name string) error {
+		if name != job || left == 0 {
+			return nil
+		}
+		if left--; left%4 == 0 {
+			if err := d.again(job, types.UID(fmt.Sprint(uid, left))); err != nil {
+				return err
+			}
+		}
+		return apierrors.NewConflict(batchv1.Resource("jobs"), name, errors.New("it was changed"))
+	}
+}
+
+// renameNode replaces a node by one with another name.
+func (d *randomEvents) renameNode() {
+	name := d.node()
+	if name == "" {
+		return
+	}
+	var node corev1.Node
+	if err := d.client.Get(d.t.Context(), types.NamespacedName{Name: name}, &node); err != nil {
+		d.t.Fatal(err)
+	}
+	if err := d.client.Delete(d.t.Context(), &node); err != nil {
+		d.t.Fatal(err)
+	}
+	d.gone[name] = true
+	node.Name, node.ResourceVersion = name+"-renamed", ""
+	if err := d.client.Create(d.t.Context(), &node); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
 // happens makes a random event happen, and returns its name.
 func (d *randomEvents) happens() string {
 	name := fmt.Sprint("tenant-", d.tenants)
@@ -208,36 +244,8 @@ func (d *randomEvents) happens() string {
 		{"a clock set back", func() { d.now = d.now.Add(-[]time.Duration{30 * time.Second, 90 * time.Second, time.Hour}[d.IntN(3)]) }},
 		{"pods that ignore SIGTERM", func() { d.leaving = d.IntN(2) == 0 }},
 		{"no Job controller", func() { d.linger = d.IntN(2) == 0 }},
-		{"another writer", func() { // It writes first a few times, or replaces the job.
-			job, left, uid := fmt.Sprint("tenant-", d.IntN(max(1, d.tenants))), d.IntN(8), types.UID(fmt.Sprint("uid-", d.Uint64()))
-			d.onPatch = func(_, name string) error {
-				if name != job || left == 0 {
-					return nil
-				}
-				if left--; left%4 == 0 {
-					if err := d.again(job, types.UID(fmt.Sprint(uid, left))); err != nil {
-						return err
-					}
-				}
-				return apierrors.NewConflict(batchv1.Resource("jobs"), name, errors.New("it was changed"))
-			}
-		}},
-		{"a node renamed", func() {
-			if name := d.node(); name != "" {
-				var node corev1.Node
-				if err := d.client.Get(d.t.Context(), types.NamespacedName{Name: name}, &node); err != nil {
-					d.t.Fatal(err)
-				}
-				if err := d.client.Delete(d.t.Context(), &node); err != nil {
-					d.t.Fatal(err)
-				}
-				d.gone[name] = true
-				node.Name, node.ResourceVersion = name+"-renamed", ""
-				if err := d.client.Create(d.t.Context(), &node); err != nil {
-					d.t.Fatal(err)
-				}
-			}
-		}},
+		{"another writer", d.conflict},
+		{"a node renamed", d.renameNode},
 		{"a node of another pool", func() {
 			changed(func(n *corev1.Node) { n.Labels["pool"] = []string{"training", "other"}[d.IntN(2)] })
 		}},

@@ -571,6 +571,75 @@ func (e *eventful) randomNode() string {
 	return names[e.IntN(len(names))]
 }
 
+// deleteNode deletes a node and creates it again after a while.
+func (e *eventful) deleteNode(name string, d time.Duration) {
+	e.t.Helper()
+	e.log("deletion of %s", name)
+	e.removed[name] = e.now
+	if err := e.client.Delete(e.t.Context(), worldtest.Node(name)); err != nil {
+		e.t.Fatal(err)
+	}
+	e.after(d, func() {
+		fresh := worldtest.Node(name)
+		fresh.CreationTimestamp.Time = e.now
+		if err := e.client.Create(e.t.Context(), fresh); err != nil {
+			e.t.Fatal(err)
+		}
+	})
+}
+
+// outage disturbs most nodes for a while.
+func (e *eventful) outage(nodes int, d time.Duration) {
+	e.t.Helper()
+	e.log("outage")
+	for n := range nodes {
+		if e.IntN(4) == 0 {
+			continue
+		}
+		if name := fmt.Sprintf("node-%03d", n); e.nodes()[name] != nil {
+			e.disturb(name, e.IntN(disturbances), d)
+		}
+	}
+}
+
+// restartPlugins restarts the device plugins of all nodes, one after the other. Meanwhile, a node has no devices.
+func (e *eventful) restartPlugins(nodes int) {
+	e.t.Helper()
+	e.log("rolling restart of the device plugin")
+	for n := range nodes {
+		e.after(time.Duration(n)*40*time.Second, func() {
+			if name := fmt.Sprintf("node-%03d", n); e.nodes()[name] != nil {
+				e.changeNode(name, allocatable("0"))
+				e.after(20*time.Second, func() { e.healNode(name) })
+			}
+		})
+	}
+}
+
+// deletePodOf deletes a pod of a job, if it has one.
+func (e *eventful) deletePodOf(job string) {
+	e.t.Helper()
+	e.log("a pod of %s is deleted", job)
+	pods := e.listPods()
+	if i := slices.IndexFunc(pods, func(pod corev1.Pod) bool { return pod.Labels["job"] == job }); i >= 0 {
+		e.terminate(&pods[i])
+	}
+}
+
+// completePodOf has a running pod of a job succeed, if it has one.
+func (e *eventful) completePodOf(job string) {
+	e.t.Helper()
+	for _, pod := range e.listPods() {
+		if pod.Labels["job"] == job && pod.Status.Phase == corev1.PodRunning && e.deleted[pod.UID].IsZero() {
+			e.log("a pod of %s succeeds", job)
+			e.jobs[job].succeeds++
+			pod.Status = corev1.PodStatus{Phase: corev1.PodSucceeded}
+			e.update(&pod)
+			return
+		}
+	}
+}
+
 // happens has an event of any kind happen.
 func (e *eventful) happens(nodes int) {
 	e.t.Helper()
@@ -588,37 +657,11 @@ func (e *eventful) happens(nodes int) {
 	case kind == 5 && node != "":
 		e.drain(node, long)
 	case kind == 6 && node != "":
-		e.log("deletion of %s", node)
-		e.removed[node] = e.now
-		if err := e.client.Delete(e.t.Context(), worldtest.Node(node)); err != nil {
-			e.t.Fatal(err)
-		}
-		e.after(long, func() {
-			fresh := worldtest.Node(node)
-			fresh.CreationTimestamp.Time = e.now
-			if err := e.client.Create(e.t.Context(), fresh); err != nil {
-				e.t.Fatal(err)
-			}
-		})
+		e.deleteNode(node, long)
 	case kind == 7:
-		e.log("outage")
-		for n := range nodes {
-			if e.IntN(4) > 0 {
-				if name := fmt.Sprintf("node-%03d", n); e.nodes()[name] != nil {
-					e.disturb(name, e.IntN(disturbances), long)
-				}
-			}
-		}
+		e.outage(nodes, long)
 	case kind == 8 && e.nodes()["node-000"] != nil:
-		e.log("rolling restart of the device plugin")
-		for n := range nodes {
-			e.after(time.Duration(n)*40*time.Second, func() {
-				if name := fmt.Sprintf("node-%03d", n); e.nodes()[name] != nil {
-					e.changeNode(name, allocatable("0"))
-					e.after(20*time.Second, func() { e.healNode(name) })
-				}
-			})
-		}
+		e.restartPlugins(nodes)
 	case kind == 9:
 		e.log("%s crashes", name)
 		e.jobs[name].crashes = true
@@ -628,23 +671,9 @@ func (e *eventful) happens(nodes int) {
 		e.jobs[name].lingers = true
 		e.after(long, func() { e.jobs[name].lingers = false })
 	case kind == 11:
-		e.log("a pod of %s is deleted", name)
-		for _, pod := range e.listPods() {
-			if pod.Labels["job"] == name {
-				e.terminate(&pod)
-				break
-			}
-		}
+		e.deletePodOf(name)
 	case kind == 13 && e.jobs[name].kind.Name != "RayCluster": // Its workers do not succeed.
-		for _, pod := range e.listPods() {
-			if pod.Labels["job"] == name && pod.Status.Phase == corev1.PodRunning && e.deleted[pod.UID].IsZero() {
-				e.log("a pod of %s succeeds", name)
-				e.jobs[name].succeeds++
-				pod.Status = corev1.PodStatus{Phase: corev1.PodSucceeded}
-				e.update(&pod)
-				break
-			}
-		}
+		e.completePodOf(name)
 	case kind == 12 && len(e.jobs) < 6:
 		e.log("a job is submitted")
 		e.submitRandom(nodes)

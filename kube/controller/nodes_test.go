@@ -138,15 +138,61 @@ func heal(node *corev1.Node) {
 	node.Status.Allocatable = worldtest.Node("").Status.Allocatable
 }
 
+// cause is what keeps new pods from the first nodes of some jobs for a time.
+type cause struct {
+	change func(*corev1.Node) // nil if the nodes are not ready
+	jobs   string
+	nodes  int
+	long   bool // an hour, and not 15 s
+}
+
+// changesNoJob checks that neither the cause nor its end resizes one of two jobs.
+func (w cause) changesNoJob(t *testing.T) {
+	t.Helper()
+	c := newCluster(t, 8, half()...)
+	c.passes(4)
+	var affected []string
+	for _, job := range w.jobs {
+		affected = append(affected, c.nodesOf(string(job))...)
+	}
+	affected = affected[:w.nodes]
+	for _, node := range affected {
+		if w.change != nil {
+			c.changeNode(node, w.change)
+		} else {
+			c.ready(node, corev1.ConditionUnknown)
+		}
+	}
+	if w.long {
+		c.step = time.Minute
+		c.passUntil(time.Hour)
+	} else {
+		c.passUntil(15 * time.Second)
+	}
+	c.want(map[string]int{"a": 4, "b": 4})
+	for _, node := range affected {
+		c.changeNode(node, heal)
+		c.ready(node, corev1.ConditionTrue)
+	}
+	c.step = time.Minute
+	c.passUntil(30 * time.Minute)
+	c.want(map[string]int{"a": 4, "b": 4})
+	if n := c.count("changes_total", ""); n != 0 {
+		t.Errorf("%v changes; want none", n)
+	}
+	if n := c.gauge("nodes", "accepting"); n != 8 {
+		t.Errorf("%v nodes are accepting in the end; want 8", n)
+	}
+}
+
 // TestNodeThatTakesNoPods: whatever keeps new pods from nodes on which pods run, for seconds or for
 // hours, changes no job.
 func TestNodeThatTakesNoPods(t *testing.T) {
 	t.Parallel()
-	notReady := func(*corev1.Node) {} // The test below does it.
 	for name, change := range map[string]func(*corev1.Node){
 		"no devices":           allocatable("0"),
 		"fewer devices":        allocatable("7"),
-		"not ready":            notReady,
+		"not ready":            nil,
 		"cordon":               cordon,
 		"karpenter":            taint("karpenter.sh/disrupted", corev1.TaintEffectNoSchedule),
 		"cluster autoscaler":   taint("ToBeDeletedByClusterAutoscaler", corev1.TaintEffectNoSchedule),
@@ -161,39 +207,7 @@ func TestNodeThatTakesNoPods(t *testing.T) {
 			for _, long := range []bool{false, true} {
 				t.Run(fmt.Sprint(name, " of ", nodes, " for long ", long), func(t *testing.T) {
 					t.Parallel()
-					c := newCluster(t, 8, half()...)
-					c.passes(4)
-					var affected []string
-					for _, job := range jobs {
-						affected = append(affected, c.nodesOf(string(job))...)
-					}
-					affected = affected[:nodes]
-					for _, node := range affected {
-						c.changeNode(node, change)
-						if name == "not ready" {
-							c.ready(node, corev1.ConditionUnknown)
-						}
-					}
-					if long {
-						c.step = time.Minute
-						c.passUntil(time.Hour)
-					} else {
-						c.passUntil(15 * time.Second)
-					}
-					c.want(map[string]int{"a": 4, "b": 4})
-					for _, node := range affected {
-						c.changeNode(node, heal)
-						c.ready(node, corev1.ConditionTrue)
-					}
-					c.step = time.Minute
-					c.passUntil(30 * time.Minute)
-					c.want(map[string]int{"a": 4, "b": 4})
-					if n := c.count("changes_total", ""); n != 0 {
-						t.Errorf("%v changes; want none", n)
-					}
-					if n := c.gauge("nodes", "accepting"); n != 8 {
-						t.Errorf("%v nodes are accepting in the end; want 8", n)
-					}
+					cause{change, jobs, nodes, long}.changesNoJob(t)
 				})
 			}
 		}

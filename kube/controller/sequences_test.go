@@ -48,6 +48,45 @@ func (j *training) advance(now time.Time, passed time.Duration, pods int, restar
 	return j.left <= 0
 }
 
+// sweep is a cluster with identical jobs, some of which have not completed.
+type sweep struct {
+	*cluster
+	restart time.Duration
+	running map[string]*training
+}
+
+// newSweep returns a cluster with a number of jobs that take an hour on one node.
+func newSweep(t *testing.T, nodes, n int, restart time.Duration) *sweep {
+	t.Helper()
+	var jobs []*unstructured.Unstructured
+	running := make(map[string]*training)
+	for i := range n {
+		name := fmt.Sprintf("trial-%02d", i)
+		running[name] = &training{left: time.Hour}
+		jobs = append(jobs, worldtest.Job(name, 0, map[string]string{"work": "1h", "nodes": "1-4", "restart": restart.String()}))
+	}
+	s := &sweep{newCluster(t, nodes, jobs...), restart, running}
+	s.step = time.Minute
+	return s
+}
+
+// train has the jobs make progress since a time on the pods that they have now.
+func (s *sweep) train(since time.Time) {
+	s.t.Helper()
+	pods := make(map[string]int)
+	for _, pod := range s.listPods() {
+		if pod.Status.Phase == corev1.PodRunning {
+			pods[pod.Labels["batch.kubernetes.io/job-name"]]++
+		}
+	}
+	for name, j := range s.running {
+		if j.advance(s.now, s.now.Sub(since), pods[name], s.restart) {
+			s.end(name)
+			delete(s.running, name)
+		}
+	}
+}
+
 // TestSweep: identical jobs all complete, whose restarts take as long as the time between decisions,
 // or longer, and none is resized over and over.
 func TestSweep(t *testing.T) {
@@ -57,39 +96,21 @@ func TestSweep(t *testing.T) {
 			t.Run(fmt.Sprintf("restart %v on %d nodes", restart, nodes), func(t *testing.T) {
 				t.Parallel()
 				const n = 20
-				var jobs []*unstructured.Unstructured
-				running := make(map[string]*training)
-				for i := range n {
-					name := fmt.Sprintf("trial-%02d", i)
-					running[name] = &training{left: time.Hour}
-					jobs = append(jobs, worldtest.Job(name, 0, map[string]string{"work": "1h", "nodes": "1-4", "restart": restart.String()}))
-				}
-				c := newCluster(t, nodes, jobs...)
-				c.step = time.Minute
-				began := c.now
-				for last := c.now; len(running) > 0; last = c.now {
-					c.passes(1)
-					pods := make(map[string]int)
-					for _, pod := range c.listPods() {
-						if pod.Status.Phase == corev1.PodRunning {
-							pods[pod.Labels["batch.kubernetes.io/job-name"]]++
-						}
-					}
-					for name, j := range running {
-						if j.advance(c.now, c.now.Sub(last), pods[name], restart) {
-							c.end(name)
-							delete(running, name)
-						}
-					}
+				s := newSweep(t, nodes, n, restart)
+				began := s.now
+				for last := s.now; len(s.running) > 0; last = s.now {
+					s.passes(1)
+					s.train(last)
 					// Alone, one after the other on all nodes, they would take 20 hours or less.
-					if c.now.Sub(began) > 30*time.Hour {
-						t.Fatalf("after %v %d of %d jobs have not completed", c.now.Sub(began), len(running), n)
+					if s.now.Sub(began) > 30*time.Hour {
+						t.Fatalf("after %v %d of %d jobs have not completed", s.now.Sub(began), len(s.running), n)
 					}
 				}
-				if changes := c.count("changes_total", ""); changes > 6*n {
+				changes := s.count("changes_total", "")
+				if changes > 6*n {
 					t.Errorf("%v changes of %d jobs", changes, n)
 				}
-				t.Logf("%d jobs completed after %v with %v changes", n, c.now.Sub(began), c.count("changes_total", ""))
+				t.Logf("%d jobs completed after %v with %v changes", n, s.now.Sub(began), changes)
 			})
 		}
 	}

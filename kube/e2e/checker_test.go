@@ -62,6 +62,15 @@ func TestCheckEvents(t *testing.T) {
 	}
 }
 
+// TestMostUsable checks that a controller may have decided by the number of nodes of up to maxLag ago.
+func TestMostUsable(t *testing.T) {
+	now := time.Now()
+	counts := []usableCount{{now.Add(-time.Hour), 9}, {now.Add(-maxLag - time.Second), 7}, {now.Add(-time.Second), 5}, {now, 6}}
+	if most := mostUsable(counts, now); most != 7 {
+		t.Errorf("%d nodes were usable; want 7", most)
+	}
+}
+
 // TestUsableNode checks that a node that is ready again is usable although it still has the NoExecute taint of a lost node:
 // the scheduler binds pods to it. It is not usable while it has the NoSchedule taint.
 func TestUsableNode(t *testing.T) {

@@ -389,7 +389,7 @@ func mostUsable(counts []usableCount, now time.Time) (most int) {
 	return most
 }
 
-// bound returns the number of pods that are bound to a node and have not ended.
+// bound returns the number of pods that are bound to a node and have not completed.
 func (s *state) bound() (n int) {
 	for _, pod := range s.alive {
 		if pod.Spec.NodeName != "" && !ended(pod) {

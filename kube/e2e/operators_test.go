@@ -144,7 +144,7 @@ func (o operatedKind) prepare(t *testing.T, pool, kind string) {
 	}
 }
 
-// checkShortJobs leaves the two jobs little work in turn, and checks that the job with little work gets most of the nodes.
+// checkShortJobs leaves one of the two jobs little work, three times, and checks that this job gets most of the nodes.
 // Each time, it kills the controller, of which process is the first, and kills another one after its first writes.
 func checkShortJobs(t *testing.T, c controller, process *cluster.Process, nodes int) {
 	t.Helper()

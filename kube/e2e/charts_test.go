@@ -58,13 +58,13 @@ func TestCharts(t *testing.T) {
 			steps = append(steps, []string{"rollback", name, "1"}, []string{"rollback", name})
 			for _, step := range steps {
 				must(t, helm(ctx, append(step, "--namespace", space, "--wait", "--timeout=5m")...))
-				// All events of the step have been received when this version has been received.
-				d, err := kube.Client.AppsV1().Deployments(space).Get(ctx, name, metav1.GetOptions{})
-				must(t, err)
-				if *d.Spec.Replicas < test.min || d.Status.AvailableReplicas < test.min {
-					t.Errorf("after helm %s, %d pods are requested and %d available; want %d",
-						strings.Join(step, " "), *d.Spec.Replicas, d.Status.AvailableReplicas, test.min)
-				}
+				// Helm waits for ready pods of the replica set. The status of the deployment has them a little later.
+				wait.For(t, "available pods after helm "+strings.Join(step, " "), func() (bool, string) {
+					d, err := kube.Client.AppsV1().Deployments(space).Get(ctx, name, metav1.GetOptions{})
+					must(t, err)
+					return *d.Spec.Replicas >= test.min && d.Status.AvailableReplicas >= test.min,
+						fmt.Sprintf("%d pods are requested and %d available; want %d", *d.Spec.Replicas, d.Status.AvailableReplicas, test.min)
+				})
 			}
 			must(t, helm(ctx, "uninstall", name, "--namespace", space, "--wait", "--timeout=5m"))
 			wait.Until(t, "the deployment is deleted", func() bool {

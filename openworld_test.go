@@ -89,7 +89,7 @@ type openScenario struct {
 	waits func(solver.Objective, solver.Admission) bool
 }
 
-// run runs the scenario and, if the scheduler reports restarts, checks those of the first job and when the job completes.
+// run runs the scenario. If the scheduler reports restarts, it checks the restarts and the completion of the first job.
 func (s *openScenario) run(t *testing.T, allocator *elastalloc.Allocator, o solver.Options, reportsRestarts bool) {
 	t.Helper()
 	w := s.world()

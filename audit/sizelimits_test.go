@@ -97,8 +97,8 @@ func (m *model) limit(request *elastallocv1.AllocateRequest, response *elastallo
 	return satisfied
 }
 
-// limitedCase is a random request with size limits, in which no job must have nodes. The values of its plans are those of the
-// model, which is of the request without size limits.
+// limitedCase is a random request with size limits, in which no job must have nodes. The model of the request without size
+// limits has the values of its plans.
 type limitedCase struct {
 	seed      uint64
 	generator generator

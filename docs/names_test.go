@@ -112,7 +112,7 @@ func TestDocumentedNames(t *testing.T) {
 		seen += checkTargets(t, p, makefile) + checkScripts(t, p) + checkGoTests(t, p)
 	}
 	if seen < 60 {
-		t.Errorf("found %d names; want those of all pages", seen)
+		t.Errorf("found %d names; want the names of all pages", seen)
 	}
 }
 

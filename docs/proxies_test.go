@@ -167,7 +167,7 @@ func TestProxyConnections(t *testing.T) {
 	}
 }
 
-// TestProxyPings checks the rows of proxies.md about pings: those of the Go client do not close a connection, and nginx
+// TestProxyPings checks the rows of proxies.md about pings: pings of the Go client do not close a connection, and nginx
 // responds to them itself.
 func TestProxyPings(t *testing.T) {
 	binary := proxyTools(t)

@@ -122,7 +122,7 @@ func column(rows []map[string]string, name string) (values []string) {
 	return values
 }
 
-// checkSorted checks that the rows of --sort are in order and are those of the jobs.
+// checkSorted checks that --sort prints the rows of all jobs, in order.
 func checkSorted(t *testing.T, by string, ids []string, rows []map[string]string) {
 	t.Helper()
 	got := column(rows, "job_id")

@@ -287,7 +287,7 @@ func (c remedyChecker) more(option solver.Option) bool {
 	return option.Nodes > 0 && c.snapshot.Speed(c.job, option) > c.snapshot.Speed(c.job, c.gets)
 }
 
-// checkFirst checks that of the numbers from one on, the last is the first with which the job has more, namely what the remedy
+// checkFirst checks that to is the smallest number with which the job gets more, and that it then gets what the remedy
 // reports.
 func (c remedyChecker) checkFirst(t *rapid.T, r solver.Remedy, from, step, to int, with func(int) solver.Option) {
 	t.Helper()

@@ -23,7 +23,7 @@ func (d randomProblem) String() string {
 	return fmt.Sprintf("types=%d/nodes=%d/jobs=%d/%s", d.types, d.nodes, d.jobs, state)
 }
 
-// problem returns the random problem. Speeds per type are log-normal around those of the type.
+// problem returns the random problem. The speeds of a job on a type are log-normal around the speed of the type.
 func (d randomProblem) problem() *Problem {
 	r := rand.New(rand.NewPCG(d.seed, uint64(d.types)))
 	p := &Problem{Capacity: d.capacity(r), Current: make([]Allocation, d.jobs), Start: make([]int, d.jobs)}

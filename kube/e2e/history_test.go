@@ -359,17 +359,12 @@ func (h *history) check(t *testing.T) summary {
 	return sum
 }
 
-// grows returns how often a job has grown so far.
+// grows returns how often a job has grown so far, or until the first error of checkEvents.
 func (h *history) grows() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	s, grows := newState(), 0
-	for _, e := range h.events {
-		if s.apply(e) {
-			grows++
-		}
-	}
-	return grows
+	sum, _ := checkEvents(h.events, h.duplicates)
+	return sum.grows
 }
 
 // usableCount is the number of usable nodes from a time on.
